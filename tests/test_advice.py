@@ -221,7 +221,7 @@ def batches(rows: int = 40) -> tf.data.Dataset:
     return tf.data.Dataset.from_tensor_slices((X[:rows], Y[:rows]))
 
 
-@pytest.mark.costly(keep=3)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "dataset",
     [

@@ -76,7 +76,7 @@ def test_a_wrong_argument_is_refused(name: str, argument: str, words: str) -> No
     assert not before or unchanged(before, model)
 
 
-@pytest.mark.costly(keep=3)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize(
     "data, message",
@@ -95,6 +95,7 @@ def test_every_model_refuses(name: str, data: Any, message: str) -> None:
     assert unchanged(before, model) and model.num_data is None
 
 
+@pytest.mark.exhaustive
 def test_messages_count_and_place_what_is_wrong() -> None:
     two_nans, late = Y.copy(), LABELS.copy()
     two_nans[7:9], late[5] = np.nan, -2.0
@@ -133,6 +134,7 @@ def test_batch_size_of_a_dataset_is_its_own() -> None:
         _fit(orthogonal(num_data=60), dataset.batch(20), batch_size=9)
 
 
+@pytest.mark.exhaustive
 def test_missing_num_data_is_refused_or_warned_of() -> None:
     message = "A dataset does not tell its size in rows: pass num_data=N to the model"
     with pytest.raises(DataError, match=message):
@@ -148,6 +150,7 @@ def test_missing_num_data_is_refused_or_warned_of() -> None:
     assert float(alone) == pytest.approx(float(orthogonal(num_data=60).elbo((X, Y))), rel=1e-12)
 
 
+@pytest.mark.exhaustive
 def test_num_data() -> None:
     message = "num_data=61 and the data have 60 rows; if these are all .* model.num_data = 60"
     with pytest.raises(DataError, match=message):
@@ -170,7 +173,7 @@ def test_step_sizes_that_are_known_at_the_step(gamma: float) -> None:
         NaturalGradient(None)
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("make", [ODVGP, HDVGP, SOLVEGP])
 def test_points_are_checked_against_each_other(make: Callable) -> None:
     with pytest.raises(DataError, match="All 5 rows of gamma are also rows of beta.*choose gamma"):
@@ -240,7 +243,7 @@ HANDLED = {
 }
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.filterwarnings("ignore:beta has 5 points and the data 1 rows")
 @pytest.mark.parametrize("data, message", HANDLED.values(), ids=HANDLED)
 def test_odd_data_are_handled_with_a_warning(data: tuple, message: str) -> None:
@@ -249,6 +252,7 @@ def test_odd_data_are_handled_with_a_warning(data: tuple, message: str) -> None:
     assert np.all(np.isfinite(result.history["elbo"])) and result.steps == 3
 
 
+@pytest.mark.exhaustive
 def test_constant_column_of_X_is_named() -> None:
     wide = np.concatenate([X, 0 * X + 2.0], axis=1)
     model = ODVGP(*parts(), wide[:8], wide[10:15])
@@ -258,6 +262,7 @@ def test_constant_column_of_X_is_named() -> None:
     assert np.isfinite(result.history["elbo"][0])
 
 
+@pytest.mark.exhaustive
 def test_column_that_picks_a_likelihood_may_be_constant() -> None:
     noises = [gpflow.likelihoods.Gaussian(), gpflow.likelihoods.Gaussian()]
     likelihood = gpflow.likelihoods.SwitchedLikelihood(noises)
@@ -266,6 +271,7 @@ def test_column_that_picks_a_likelihood_may_be_constant() -> None:
         _fit(ODVGP(parts()[0], likelihood, GAMMA, BETA), (X, np.concatenate([Y, 0 * Y], axis=1)))
 
 
+@pytest.mark.exhaustive
 def test_values_are_checked_outside_of_graphs_alone() -> None:
     model = _classifier()
     for verb in ("elbo", "training_loss", "maximum_log_likelihood_objective"):
@@ -290,7 +296,7 @@ def predictors() -> dict[str, Any]:
 FAMILIES = ["inducing", "full", "affine", "projected"]
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", FAMILIES)
 def test_columns_are_checked_inside_of_graphs(name: str, predictors: dict) -> None:
     compiled = tf.function(lambda x: predictors[name].predict_y(x)[0], autograph=False)
@@ -356,7 +362,7 @@ def test_integer_labels_are_taken(kind: str) -> None:
     assert traces[0]["log_density"][-1] == traces[1]["log_density"][-1]
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", FAMILIES)
 def test_predictions_take_other_types(name: str, predictors: dict) -> None:
     model = predictors[name]
@@ -412,7 +418,7 @@ SCORES: dict[str, Callable[[Any, Any], Any]] = {
 """Functions that score a model on data, or prepare the data for that."""
 
 
-@pytest.mark.costly(keep=3)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("score", SCORES)
 def test_scores_of_lists_and_tensors_are_those_of_arrays(score: str) -> None:
     model = _full_classifier()

@@ -117,7 +117,7 @@ def slow_conftest(path: Path) -> list[str]:
 RULES = [uncollected, namesakes, swallowed_failures, slow_conftest]
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
 def test_tests_can_fail(rule) -> None:
     paths = sorted(TESTS.rglob("*.py"))

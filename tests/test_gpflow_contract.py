@@ -78,7 +78,7 @@ def test_a_loss_is_read_anywhere_before_the_first_step(name: str, autograph: boo
         assert float(loss_of(model, compile=True)()) == pytest.approx(expected)
 
 
-@pytest.mark.parametrize("compiled", [False, pytest.param(True, marks=pytest.mark.exhaustive)])
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", AT_PRIOR)
 def test_a_loss_of_the_prior_has_no_gradient(name: str, compiled: bool) -> None:
     model = MODELS[name]()
@@ -103,10 +103,9 @@ def _scipy(model: Any, compiled: bool) -> None:
     )
 
 
+@pytest.mark.exhaustive
 @every
-@pytest.mark.parametrize("compiled", [False, pytest.param(True, marks=pytest.mark.exhaustive)])
 @pytest.mark.parametrize("minimize", [_adam, _scipy])
-@pytest.mark.costly(keep=3)
 def test_optimizers_of_gpflow_and_keras(
     name: str, minimize: Callable[..., None], compiled: bool
 ) -> None:
@@ -168,6 +167,7 @@ def test_xla_gives_the_same_loss_and_gradient(name: str) -> None:
         assert_allclose(left, right, rtol=1e-8, atol=1e-9)
 
 
+@pytest.mark.exhaustive
 @BOTH
 def test_an_optimizer_may_be_made_inside_of_a_function(autograph: bool) -> None:
     _same_inside("SVGP", autograph, made_inside=True)
@@ -233,8 +233,8 @@ def test_the_optimum_of_an_svgp_is_that_of_sgpr(autograph: bool) -> None:
     assert_allclose(model.likelihood.variance, sgpr.likelihood.variance, rtol=1e-3)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", [*THEIRS, *OWN])
-@pytest.mark.costly(keep=3)
 def test_a_model_is_built_inside_of_a_function_or_refused(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -296,8 +296,8 @@ def test_copies(name: str, tmp_path: Path) -> None:
     _same(model, expected, rtol=1e-12)
 
 
+@pytest.mark.exhaustive
 @every
-@pytest.mark.costly(keep=4)
 def test_values_of_parameters_are_all_that_is_assigned(name: str) -> None:
     """To a model of the same data: the same predictions."""
     model, other = moved(MODELS[name]), MODELS[name]()
@@ -309,6 +309,7 @@ def test_values_of_parameters_are_all_that_is_assigned(name: str) -> None:
     )
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("kind", [gd.models.NNGP, gpflow.models.GPR])
 def test_values_of_parameters_are_not_those_of_data(kind: type) -> None:
     """Rows in another order, of which a model of neighbours has its own nearest ones."""
@@ -327,8 +328,8 @@ def test_values_of_parameters_are_not_those_of_data(kind: type) -> None:
     assert float(second.training_loss()) == pytest.approx(float(fresh.training_loss()), rel=1e-9)
 
 
+@pytest.mark.exhaustive
 @every
-@pytest.mark.costly(keep=3)
 def test_the_summary_lists_each_parameter_once(name: str) -> None:
     model = moved(MODELS[name])
     loss_of(model, compile=False)()
@@ -353,8 +354,8 @@ def test_a_monitor_at_step_zero(name: str) -> None:
     assert np.isfinite(seen[0])
 
 
+@pytest.mark.exhaustive
 @every
-@pytest.mark.costly(keep=3)
 @pytest.mark.filterwarnings("ignore")  # of TensorFlow's own exporter
 def test_a_model_is_exported_with_its_predictions(name: str, tmp_path: Path) -> None:
     """As GPflow's notebook does; and the posterior that is cached predicts the same, and is
@@ -370,6 +371,7 @@ def test_a_model_is_exported_with_its_predictions(name: str, tmp_path: Path) -> 
         assert_allclose(np.stack(served.predict(new)), expected, rtol=1e-6)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", ["GPR", "CVIGP", "LCLGP", "NNGP", "DTC"])
 def test_data_that_are_variables_are_followed_or_refused(name: str) -> None:
     x, y = tf.Variable(X), tf.Variable(Y)

@@ -103,6 +103,7 @@ def test_what_a_reader_sees_is_short_and_has_no_switches(path: Path) -> None:
             assert not any(word in source(cell) for word in ("FAST", "assert ", "savefig"))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_the_site_has_the_text_of_the_notebook(path: Path) -> None:
     expected = [(cell.cell_type, cell.source, tags(cell)) for cell in cells(path)]

@@ -122,6 +122,7 @@ def test_a_loaded_model_is_trained_on(name: str, tmp_path: Path) -> None:
     gd.fit(loaded, *data, steps=2, progress=False, compile=False)
 
 
+@pytest.mark.exhaustive
 def test_parts_that_are_shared_stay_shared(tmp_path: Path) -> None:
     """A kernel of two latents, and a likelihood with priors, functions and values at an edge."""
     shared = gpflow.kernels.Matern52()
@@ -204,6 +205,7 @@ REFUSED: dict[str, tuple[Change, str]] = {
 }
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", REFUSED)
 def test_a_file_names_parts_of_models_alone(name: str, tmp_path: Path) -> None:
     change, message = REFUSED[name]
@@ -218,6 +220,7 @@ def _npy(array: np.ndarray, **options: Any) -> bytes:
     return file.getvalue()
 
 
+@pytest.mark.exhaustive
 def test_arrays_are_plain_and_of_the_length_they_say(tmp_path: Path) -> None:
     """Nothing is unpickled, and no memory is taken for what is not in the file."""
     file = tmp_path / "model.zip"
@@ -258,6 +261,7 @@ def test_short_files_take_little_memory(tmp_path: Path) -> None:
             gd.load(file)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("part", ["kernel", "lengthscales", "q_mu"])
 def test_parts_of_other_shapes_are_refused(part: str, tmp_path: Path) -> None:
     """Their check sums are right, and the first prediction would fail in TensorFlow."""

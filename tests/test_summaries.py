@@ -57,6 +57,7 @@ MODELS: dict[str, Any] = {
 }
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("line", MODELS)
 def test_a_model_says_what_it_is(line: str) -> None:
     model = MODELS[line]()
@@ -135,6 +136,7 @@ PARTS: dict[str, Callable[[], Any]] = {
 }
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("line", PARTS)
 def test_what_belongs_to_a_model_says_what_it_is(line: str) -> None:
     assert repr(PARTS[line]()) == line
@@ -147,6 +149,7 @@ def test_a_basis_says_its_sizes() -> None:
     )
 
 
+@pytest.mark.exhaustive
 def test_results_are_one_line_and_a_table() -> None:
     model = gd.models.CVIGP((X, Y), gpflow.kernels.Matern52(), gl.Gaussian())
     run = gd.optimizers.ConjugateComputation().run(model)

@@ -403,6 +403,7 @@ def test_one_line_is_warned_of_once() -> None:
     assert [warning.category for warning in caught] == [RuntimeWarning] * 2
 
 
+@pytest.mark.exhaustive
 def test_a_function_that_autograph_translates_is_not_the_users_line() -> None:
     """Its file has another name and other lines; the call of the compiled function is named."""
 

@@ -56,6 +56,7 @@ def test_divergence_of_a_normal_base_is_that_of_gaussians(structure, rng):
     assert_allclose(basis.prior_kl(basis.factor(KERNEL)), expected, rtol=1e-10)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "base, theta",
     [("skew_normal", [3.0, -1.0, 0.5, -6.0]), ("generalized_normal", [1.2, 2.0, 3.0, 0.95])],
@@ -119,6 +120,7 @@ def test_moments_at_new_inputs(weights, rng):
     assert_allclose(variance[:, 0], np.diag(cov[0]), atol=1e-9)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("options, message", [
     ({"A": np.ones((D, D))}, "A is singular"),
     ({"A": np.eye(3)}, "A has shape"),

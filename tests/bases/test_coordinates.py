@@ -35,7 +35,7 @@ def _residual(name: str, kernel: Any, latent: int) -> np.ndarray:
     return k(GAMMA, GAMMA) - K_gb @ np.linalg.solve(k(BETA, BETA) + 1e-6 * np.eye(4), K_gb.T)
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("kind", ["two", "separate"])
 @names
 def test_raw_coefficients_are_those_of_the_table(name, kind, rng):
@@ -56,7 +56,7 @@ def test_raw_coefficients_are_those_of_the_table(name, kind, rng):
     assert basis.mean_coefficients(basis.factor(kernel, with_kl=False)).shape == (4, latents)
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("kind", ["two", "separate"])
 @names
 def test_refresh_does_not_change_q(name, kind, rng):
@@ -87,7 +87,7 @@ def _process(basis: Any, kernel: Any) -> list[np.ndarray]:
     ]
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("moves", [True, False])
 @pytest.mark.parametrize("kind", ["diagonal", "whitened"])
 def test_a_floor_bounds_what_a_unit_of_a_coordinate_does(kind, moves, rng):
@@ -170,6 +170,7 @@ def test_frozen_variable_is_not_trainable_but_travels_in_checkpoints():
     assert not any(variable is frozen for variable in basis.trainable_variables)
 
 
+@pytest.mark.exhaustive
 def test_points_that_nearly_meet_the_inducing_points_can_be_scaled(rng):
     """The residual is zero there, to round-off; the jitter keeps the division finite."""
     for scaling in ("diagonal", "whitened"):
@@ -204,6 +205,7 @@ def test_options_are_checked(monkeypatch):
         OrthogonalBasis(GAMMA, BETA, mean_scaling="whitened")
 
 
+@pytest.mark.exhaustive
 def test_rows_are_drawn_without_replacement_and_uniformly():
     mean = KernelMean(POINTS[:6], "gamma", 1, "none", 2)
     draws = np.array([mean.draw_rows(tf.constant([seed, 0])) for seed in range(900)])

@@ -78,7 +78,7 @@ def _reference(model: ODVGP, latent: int, inputs: Array) -> ref.Process:
     return ref.orthogonal(k, a, m, root @ root.T)
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", PARTS)
 def test_bound_and_predictions_are_those_of_the_family_at_any_coefficients(name: str) -> None:
     gpflow.config.set_default_jitter(JITTER)
@@ -98,6 +98,7 @@ def test_bound_and_predictions_are_those_of_the_family_at_any_coefficients(name:
     assert_allclose(model.elbo((X, Y[:, :latents])), bound, rtol=1e-9)
 
 
+@pytest.mark.exhaustive
 def test_bound_and_predictions_where_outputs_are_mixed_or_points_are_separate() -> None:
     """Against the orthogonal basis whose mean points are the rows, apart from the ones that
     repeat.
@@ -130,6 +131,7 @@ def test_bound_and_predictions_where_outputs_are_mixed_or_points_are_separate() 
         assert_allclose(left, right, rtol=1e-9, atol=1e-10)
 
 
+@pytest.mark.exhaustive
 def test_equal_rows_count_by_the_sum_of_their_coefficients(solved: ODVGP) -> None:
     moved = copy.deepcopy(solved)
     a = solved.basis.a_gamma.numpy()
@@ -140,7 +142,7 @@ def test_equal_rows_count_by_the_sum_of_their_coefficients(solved: ODVGP) -> Non
     assert_allclose(moved.prior_kl(), solved.prior_kl(), rtol=1e-12)
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", ["one", "separate"])
 def test_it_is_the_coupled_model_before_it_has_data(name: str) -> None:
     make, latents = PARTS[name]
@@ -174,6 +176,7 @@ def test_coefficients_stay_only_where_the_data_are_the_same(solved: ODVGP) -> No
 # --- copies and export
 
 
+@pytest.mark.exhaustive
 def test_a_checkpoint_restores_into_a_model_that_has_the_data(
     solved: ODVGP, tmp_path: Path
 ) -> None:
@@ -221,6 +224,7 @@ def test_predictions_are_exported_to_a_process_without_this_package(
         assert_allclose(left, right, rtol=1e-10)
 
 
+@pytest.mark.exhaustive
 def test_pathwise_samples_have_the_moments_of_the_model(rng: np.random.Generator) -> None:
     """The features of a linear kernel are exact, and 4000 draws leave an error of 1.6 % of a
     deviation in the mean.
@@ -235,6 +239,7 @@ def test_pathwise_samples_have_the_moments_of_the_model(rng: np.random.Generator
     assert np.abs(scaled).max() < 0.12
 
 
+@pytest.mark.exhaustive
 def test_single_precision(rng: np.random.Generator) -> None:
     reference = _moved(_model())
     gpflow.config.set_default_float(np.float32)
@@ -309,6 +314,7 @@ REFUSED = {
 }
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("build, error, message", REFUSED.values(), ids=REFUSED)
 def test_models_that_cannot_have_it_are_refused(build: Any, error: type, message: str) -> None:
     with pytest.raises(error, match=message):

@@ -51,7 +51,7 @@ def _columns(name: str, inputs: np.ndarray) -> np.ndarray:
     )
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.exhaustive
 @SIGNS
 @pytest.mark.parametrize("name", KERNELS)
 def test_both_forms_are_the_posterior_of_the_weights(name, low):
@@ -82,7 +82,7 @@ def test_both_forms_are_the_posterior_of_the_weights(name, low):
         assert_allclose(basis.prior_kl(state), divergence, rtol=1e-9)
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.exhaustive
 @SIGNS
 @pytest.mark.parametrize("name", KERNELS)
 def test_forms_agree_to_round_off(name, low):

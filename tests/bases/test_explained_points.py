@@ -51,6 +51,7 @@ def test_the_coordinates_of_the_mean_are_finite(scaling: str, seed: int) -> None
     assert np.abs(mean).max() < np.sqrt(13.0 * 4.0 * SCALE)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("seed", range(4))
 def test_solve_gp_and_the_frame_of_streams_have_factors(seed: int) -> None:
     kernel, (gamma, beta) = _kernel(), _points(seed)

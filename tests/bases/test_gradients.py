@@ -101,7 +101,7 @@ def test_any_kernel(name, rng):
     assert_gradients(model, (tf.constant(X), tf.constant(Y)), rtol=1e-5)
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", ["coupled", "orthogonal-none", "inverse-none", "solve-unwhitened"])
 def test_second_derivative(name):
     """Of the bound, along one direction of all hyperparameters."""

@@ -192,7 +192,7 @@ def _interdomain(name: str, rng: np.random.Generator) -> tuple[Any, Any, np.ndar
     return kernel, InducingPatches(rng.normal(size=(4, 4))), rng.normal(size=(5, 9))
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("whiten", [True, False])
 @pytest.mark.parametrize("name", ["multiscale", "patches"])
 def test_interdomain_points_carry_the_covariance(name, whiten, rng):
@@ -218,7 +218,7 @@ def test_interdomain_points_carry_the_covariance(name, whiten, rng):
         assert_allclose(left, right, rtol=1e-9, atol=1e-10)
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("scaling", ["none", "diagonal", "whitened"])
 @pytest.mark.parametrize("name", ["multiscale", "patches"])
 def test_plain_mean_points_beside_interdomain_points(name, scaling, rng):

@@ -112,6 +112,7 @@ def test_parameters_are_those_of_the_paper_and_come_back(
     _same(tuple(_process(fresh, kernel)), tuple(_process(basis, kernel)))
 
 
+@pytest.mark.exhaustive
 def test_either_basis_takes_the_moments_of_the_other() -> None:
     kernel = matern(1.3, 0.8)
     orthogonal, hybrid = _basis("orthogonal", kernel), _basis("hybrid", kernel)
@@ -156,7 +157,7 @@ def _bound(moments: MomentParameters, k: gr.Grams, likelihood: Any, Y: np.ndarra
     return tf.reduce_sum(expected) - 0.5 * kl
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @bases
 def test_a_step_through_them_is_the_step_in_closed_form(name: str) -> None:
     """By automatic differentiation in the expectation parameters: q(f(beta)) as (D46) moves it, and
@@ -196,7 +197,7 @@ def test_a_step_through_them_is_the_step_in_closed_form(name: str) -> None:
     _same(moved[1:], after[1:], 1e-7)
 
 
-@pytest.mark.parametrize("whiten", [True, pytest.param(False, marks=pytest.mark.exhaustive)])
+@pytest.mark.exhaustive
 def test_the_covariances_of_the_decoupled_basis(whiten: bool) -> None:
     """From the inverse form to the coupled one and back: the same q(f), with B = S^-1 - K_b^-1,
     (D8).
@@ -221,6 +222,7 @@ def test_the_covariances_of_the_decoupled_basis(whiten: bool) -> None:
     _same(tuple(_process(same, kernel)), tuple(_process(basis, kernel)), 1e-7)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("data", [0, 200])
 def test_a_covariance_that_equals_the_prior_in_some_directions_has_an_inverse_form(
     data: int,
@@ -244,6 +246,7 @@ def test_a_covariance_that_equals_the_prior_in_some_directions_has_an_inverse_fo
     )
 
 
+@pytest.mark.exhaustive
 def test_what_is_refused_changes_nothing() -> None:
     kernel = matern(1.3, 0.8)
     wide = DecoupledBasis(GAMMA, BETA, covariance="coupled")

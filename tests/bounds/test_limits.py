@@ -53,7 +53,7 @@ def assert_same_process(kernel: Any, left: Any, right: Any, rtol: float = 1e-9) 
     )
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("whiten", [True, False])
 @pytest.mark.parametrize("basis_type", [OrthogonalBasis, HybridBasis, CoupledBasis])
 def test_without_coefficients_it_is_svgp(basis_type, whiten, rng):
@@ -126,7 +126,7 @@ def test_inverse_covariance_is_the_coupled_one(rng):
     assert_same_process(kernel, inverse, coupled)
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("kind", ["two", "separate"])
 @pytest.mark.parametrize("scaling", ["none", "whitened"])
 def test_hybrid_is_orthogonal_with_a_shifted_mean(scaling, kind, rng):
@@ -148,6 +148,7 @@ def test_hybrid_is_orthogonal_with_a_shifted_mean(scaling, kind, rng):
     assert_same_process(kernel, hybrid, orthogonal)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("whiten", [True, False])
 def test_solve_with_the_prior_covariance_is_orthogonal(whiten, rng):
     """S_v = C_g and m_v = C_g a."""

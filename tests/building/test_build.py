@@ -42,6 +42,7 @@ def test_three_lines_are_enough(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == ""
 
 
+@pytest.mark.exhaustive
 def test_a_full_gp_has_the_exact_posterior() -> None:
     X, Y = _waves(30)
     model = gd.build(X, Y, verbose=False)
@@ -75,6 +76,7 @@ def test_numbers_of_points_are_taken(options: dict, basis: type, sizes: dict) ->
     assert type(model.model.basis) is basis and model.model.sizes == sizes
 
 
+@pytest.mark.exhaustive
 def test_many_rows_have_two_sets_of_points(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -85,7 +87,7 @@ def test_many_rows_have_two_sets_of_points(
     assert "beta for mean and covariance, gamma for the mean alone" in capsys.readouterr().out
 
 
-@pytest.mark.costly(keep=3)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "name, Y, kind, scaled",
     [
@@ -115,6 +117,7 @@ def test_large_counts_start_at_their_mean() -> None:
     np.testing.assert_allclose(prior_mean("poisson", np.zeros((20, 1)))(X), np.log(0.5 / 20))
 
 
+@pytest.mark.exhaustive
 def test_what_is_passed_is_copied_and_used() -> None:
     X, Y = _waves(20)
     kernel, likelihood = (
@@ -190,6 +193,7 @@ def test_bad_data_are_refused(Y: np.ndarray, likelihood: object, message: str) -
         gd.build(np.arange(4.0)[:, None], Y, likelihood, verbose=False)
 
 
+@pytest.mark.exhaustive
 def test_bad_options_are_refused() -> None:
     X, Y = _waves(10)
     with pytest.raises(
@@ -273,6 +277,7 @@ def test_fit_takes_a_dataset_in_its_units() -> None:
     )
 
 
+@pytest.mark.exhaustive
 def test_a_model_that_owns_its_data_refuses_others() -> None:
     X, Y = _waves(20)
     model = gd.build(X, Y, verbose=False)
@@ -311,6 +316,7 @@ def test_adam_moves_q_of_a_robust_maximum() -> None:
     assert not np.allclose(moved[0], moved[2])
 
 
+@pytest.mark.exhaustive
 def test_rows_of_classes_beyond_a_full_gp_have_neighbours() -> None:
     X, Y = _waves(600)
     labels = np.digitize(Y, [450.0, 550.0])
@@ -320,6 +326,7 @@ def test_rows_of_classes_beyond_a_full_gp_have_neighbours() -> None:
     assert not isinstance(other.model, gd.models.NNGP)
 
 
+@pytest.mark.exhaustive
 def test_neighbours_are_taken_where_they_are_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
     X, Y = _waves(60)
     for likelihood, labels in (

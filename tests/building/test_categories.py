@@ -65,6 +65,7 @@ def _reference(model: gd.Standardized, words: list[str]) -> tuple[np.ndarray, np
     return K, ((FRAME.y - FRAME.y.mean()) / FRAME.y.std(ddof=0)).to_numpy()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.filterwarnings(_OF_NAMES)
 @pytest.mark.parametrize("options", [{}, {"num_neighbours": ROWS - 1}], ids=["exact", "neighbours"])
 def test_predictions_are_those_of_columns_of_0_and_1(options: dict) -> None:
@@ -97,6 +98,7 @@ def test_predictions_are_those_of_columns_of_0_and_1(options: dict) -> None:
         assert_allclose(found.mean[:, 0], alone * scale + FRAME.y.mean(), rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.exhaustive
 def test_an_unknown_word_has_the_spread_of_the_levels() -> None:
     model = gd.build(FRAME, "y", verbose=False)
     model.fit(progress=False)
@@ -110,6 +112,7 @@ def test_an_unknown_word_has_the_spread_of_the_levels() -> None:
     assert np.mean(np.abs(model.predict_y(FRAME)[0].numpy()[:, 0] - FRAME.y)) < 0.2
 
 
+@pytest.mark.exhaustive
 def test_the_start_reads_codes_as_levels() -> None:
     """Neither their size nor their order changes anything."""
     names = {word: f"t{np.sin(place):.6f}" for place, word in enumerate(sorted(set(FRAME.shop)))}
@@ -119,21 +122,8 @@ def test_the_start_reads_codes_as_levels() -> None:
     assert first[1] <= 2.0
 
 
+@pytest.mark.exhaustive
 @pytest.mark.filterwarnings(_OF_NAMES, "ignore:The noise variance is at its floor")
-@pytest.mark.parametrize(
-    "options",
-    [
-        {},
-        pytest.param({"num_neighbours": 10}, marks=pytest.mark.exhaustive),
-        pytest.param({"num_inducing": 20, "num_mean_points": 30}, marks=pytest.mark.exhaustive),
-        pytest.param({"num_inducing": 20, "num_mean_points": "data"}, marks=pytest.mark.exhaustive),
-        pytest.param({"likelihood": "poisson", "num_neighbours": 10}, marks=pytest.mark.exhaustive),
-        pytest.param({"likelihood": "student_t"}, marks=pytest.mark.exhaustive),
-        pytest.param({"likelihood": "heteroskedastic"}, marks=pytest.mark.exhaustive),
-        pytest.param({"kernel": "auto", "num_neighbours": 10}, marks=pytest.mark.exhaustive),
-    ],
-    ids=str,
-)
 def test_every_model_trains_predicts_and_is_kept(options: dict, tmp_path: Path) -> None:
     frame = FRAME.assign(y=np.round(np.exp(FRAME.y / 4.0))) if "poisson" in str(options) else FRAME
     model = gd.build(frame, "y", verbose=False, **options)
@@ -172,6 +162,7 @@ def test_a_posterior_is_exported(tmp_path: Path) -> None:
     assert_allclose(np.stack(served.predict(inputs)), np.stack(inside.predict_f(inputs)), rtol=1e-9)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("options", [{}, {"num_neighbours": 10}], ids=["exact", "neighbours"])
 def test_update_takes_new_levels_in(options: dict) -> None:
     model, more = _built(**options), FRAME.head(20).assign(shop="opened", y=50.0)
@@ -187,6 +178,7 @@ def test_update_takes_new_levels_in(options: dict) -> None:
     assert_array_equal(X[-20:, 1], len(model.table.columns[1].categories) - 1)
 
 
+@pytest.mark.exhaustive
 def test_an_update_that_fails_learns_no_word() -> None:
     model = _built(num_neighbours=10)
     with pytest.raises(gd.errors.DataError):
@@ -194,6 +186,7 @@ def test_an_update_that_fails_learns_no_word() -> None:
     assert "opened" not in model.table.columns[1].categories
 
 
+@pytest.mark.exhaustive
 def test_effects_name_the_column() -> None:
     model = _built()
     found = importance(model, FRAME, repeats=2)
@@ -212,6 +205,7 @@ def test_effects_name_the_column() -> None:
     assert shares.index[0] == "shop" and shares["share"].iloc[0] > 0.6
 
 
+@pytest.mark.exhaustive
 def test_kernels_in_units_and_of_the_caller() -> None:
     made = _built()
     assert type(made.kernel).__mro__[1] is type(made.model.kernel)
@@ -237,7 +231,7 @@ def test_seasons_stand_beside_categories() -> None:
     assert np.all(np.isfinite(model.predict_f(frame.drop(columns="y"))[0]))
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 def test_the_estimator_takes_a_frame() -> None:
     X = FRAME.drop(columns="y")
     fitted = DecoupledGPRegressor(steps=3).fit(X, FRAME.y)

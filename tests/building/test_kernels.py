@@ -227,6 +227,7 @@ class _NoNoise:
         """Do nothing."""
 
 
+@pytest.mark.exhaustive
 def test_the_noise_of_a_choice_is_a_value_that_a_likelihood_takes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -61,6 +61,7 @@ def test_it_is_added_in_every_model_of_build(name: str, outputs: int) -> None:
         assert_allclose(none, model.predict_log_density((XNEW, y)), rtol=1e-8)
 
 
+@pytest.mark.exhaustive
 def test_it_is_that_of_the_plain_model_in_units() -> None:
     model = gd.build(X, Y, noise_variance=KNOWN, **QUIET)
     learned = model.likelihood.likelihood.variance.numpy()
@@ -75,6 +76,7 @@ def test_it_is_that_of_the_plain_model_in_units() -> None:
     assert_allclose(found[1][:, 0], variance, rtol=1e-10)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("option", ["full_cov", "full_output_cov"])
 def test_options_that_log_densities_refuse_are_refused_with_it_too(option: str) -> None:
     model = gd.build(X, Y, **QUIET)
@@ -95,6 +97,7 @@ def test_one_row_does_not_stand_for_all_in_a_function() -> None:
         compiled(XNEW[:1])
 
 
+@pytest.mark.exhaustive
 def test_several_outputs_have_their_own() -> None:
     both = np.stack([NEW, NEW[::-1] / 9.0], axis=1)
     model = gd.build(X, TWO, noise_variance=KNOWN, **QUIET)
@@ -105,6 +108,7 @@ def test_several_outputs_have_their_own() -> None:
     assert_allclose(found[0], plain + both, rtol=1e-10)
 
 
+@pytest.mark.exhaustive
 def test_rows_with_known_noise_alone_need_it() -> None:
     """A likelihood of the user with a variance for each row adds that of new rows, in units."""
 
@@ -123,6 +127,7 @@ def test_rows_with_known_noise_alone_need_it() -> None:
     assert_allclose(density, _normal_density(YNEW[:, :1], *moments), rtol=1e-10)
 
 
+@pytest.mark.exhaustive
 def test_it_may_be_a_column(capsys: pytest.CaptureFixture[str]) -> None:
     frame = pd.DataFrame({"a": X[:, 0], "b": X[:, 1], "s2": KNOWN, "y": Y[:, 0]})
     model = gd.build(frame, "y", noise_variance="s2")
@@ -168,6 +173,7 @@ def test_bad_noise_is_refused(value: object, message: str, monkeypatch) -> None:
             ask()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("likelihood", ["student_t", "heteroskedastic", "poisson", "bernoulli"])
 def test_other_noise_refuses_it(likelihood: str) -> None:
     model = gd.build(X, (Y > 100.0).astype(float), likelihood, **QUIET)

@@ -136,12 +136,14 @@ def test_noise_that_does_not_train_is_in_units(name: str, capsys) -> None:
     assert_allclose(*variances, rtol=1e-5)
 
 
+@pytest.mark.exhaustive
 def test_noise_that_trains_starts_from_standardised_y(capsys) -> None:
     model = gd.build(X, Y, gl.Gaussian(0.3))
     assert "to which Y the numbers of your likelihood belong" in capsys.readouterr().out
     assert_allclose(model.likelihood.variance, 0.3 * Y.var())
 
 
+@pytest.mark.exhaustive
 def test_fixed_noise_of_several_outputs() -> None:
     both = np.hstack([Y, 0.1 * X[:, :1]])
     likelihood = gl.Gaussian(4.0)
@@ -156,6 +158,7 @@ def test_fixed_noise_of_several_outputs() -> None:
     assert_allclose(unscaled.likelihood.scale, 2.0)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "options, message",
     [

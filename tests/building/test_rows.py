@@ -48,6 +48,7 @@ def test_a_missing_entry_leaves_out_just_this_entry(tmp_path) -> None:
     np.testing.assert_allclose(again.predict_y(X)[0], model.predict_y(X)[0])
 
 
+@pytest.mark.exhaustive
 def test_a_frame_keeps_rows_that_have_one_of_the_outputs(capsys) -> None:
     frame = pd.DataFrame({"a": X[:, 0], "b": X[:, 1], "u": GAPS[:, 0], "v": GAPS[:, 1]})
     frame.loc[12, ["u", "v"]] = np.nan
@@ -130,7 +131,7 @@ def test_bad_levels_are_refused(name: str, level: float, message: str) -> None:
         gd.build(X, Y[:, 0], name, quantile=level, **QUIET)
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "options", [{"num_inducing": 5, "num_mean_points": 0}, {"outputs": "coregionalised"}]
 )
@@ -332,6 +333,7 @@ def test_noise_that_varies_is_better_with_a_latent_for_it() -> None:
     assert np.ptp(mean[:, 0]) > 50.0 and mean.shape == (90, 2)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "options, message",
     [

@@ -67,7 +67,7 @@ def _cvigp(X: np.ndarray, Y: np.ndarray, name: str) -> gpflow.models.GPModel:
     return gd.models.CVIGP((X, Y), kernel, likelihood, mean_function=mean)
 
 
-@pytest.mark.costly(keep=4)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", READERS)
 @pytest.mark.parametrize("make", [_svgp, _cvigp])
 def test_an_index_is_never_scaled(make, name: str) -> None:
@@ -176,6 +176,7 @@ def test_other_scales_are_refused() -> None:
         gd.Standardized(lambda X, Y: _svgp(X, Y, "coregion"), (X, Y), scale_inputs=[True])
 
 
+@pytest.mark.exhaustive
 def test_estimators_follow_the_rule() -> None:
     options = {"steps": 1, "fit_options": {"compile": False, "initialize": None}}
     kernel = gpflow.kernels.Matern52()

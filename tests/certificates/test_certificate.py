@@ -96,7 +96,7 @@ def test_every_basis(name: str) -> None:
     assert certificate.bayes_error == np.mean((2 * Y[:, 0] - 1) * mean <= 0)
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("scaling", ["none", "diagonal", "whitened"])
 def test_a_sampled_norm_is_computed_in_full(scaling: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """In blocks of any size, and also where the frozen scaling is that of another kernel."""
@@ -115,6 +115,7 @@ def test_a_sampled_norm_is_computed_in_full(scaling: str, monkeypatch: pytest.Mo
         assert _fixed(model).kl == pytest.approx(expected, rel=1e-9)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("whiten", [True, False])
 def test_gpflows_own_sparse_model_with_orthogonal_points_of_no_weight(whiten: bool) -> None:
     """SVGP, our coupled model, and the orthogonal one with a_gamma = 0 have the same
@@ -131,6 +132,7 @@ def test_gpflows_own_sparse_model_with_orthogonal_points_of_no_weight(whiten: bo
         _check(_fixed(other), first)
 
 
+@pytest.mark.exhaustive
 def test_full_models_agree_with_each_other_and_with_the_general_formula() -> None:
     """CVIGP, LCLGP and GPflow's VGP at one posterior; sparse on Z = X too. KL by 1/2
     [a^T K a + tr + log det].
@@ -160,6 +162,7 @@ def test_full_models_agree_with_each_other_and_with_the_general_formula() -> Non
         _check(_fixed(one), expected, 1e-6)
 
 
+@pytest.mark.exhaustive
 def test_linear_models() -> None:
     """In weight space and in function space: KL of the weights, from the posterior that the model
     itself tells.
@@ -241,6 +244,7 @@ def test_a_certificate_can_be_read_and_not_changed() -> None:
         certificate.seeger = 0.0  # type: ignore[misc]
 
 
+@pytest.mark.exhaustive
 def test_where_the_prior_comes_from() -> None:
     model = _classifier()
     with pytest.warns(UserWarning, match=r"kernel \(2 Parameters\) can be trained, and it is not"):
@@ -342,6 +346,7 @@ MODELS: dict[str, tuple[Any, type[Exception], str]] = {
 }
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", CALLS)
 def test_what_is_refused(name: str) -> None:
     data, options, error, message = CALLS[name]
@@ -349,6 +354,7 @@ def test_what_is_refused(name: str) -> None:
         pac_bayes_certificate(_classifier(), data, **{"hyperparameters": "fixed", **options})
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", MODELS)
 def test_models_that_are_refused(name: str) -> None:
     make, error, message = MODELS[name]
@@ -395,6 +401,7 @@ def test_what_cannot_be_split(data: Any, fraction: float, message: str) -> None:
         split_for_certificate(data, fraction)
 
 
+@pytest.mark.exhaustive
 def test_the_least_of_bounds_at_a_share_of_delta_wins() -> None:
     """Scales too short to generalise, right, and too long to fit; with sites of a regression on the
     labels, near enough to the best.

@@ -84,6 +84,7 @@ def _categorical(origin: float) -> tuple[gk.Kernel, np.ndarray]:
     return kernel, np.column_stack([X[:, 0] + origin, np.arange(40) % 3])
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("make", [_changing, _categorical])
 def test_kernels_around_other_kernels(make) -> None:
     """Those inside are centred; the mean of a CVIGP moved by 7e-5 at 2^20 lengthscales."""
@@ -134,7 +135,7 @@ def _owner(name: str, X: np.ndarray, Y: np.ndarray) -> gpflow.models.GPModel:
     return model
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", ["CVIGP", "NNGP", "data", "spread"])
 def test_an_input_far_away_changes_no_other(name: str) -> None:
     """Beside an input at 1e7 the mean of a CVIGP moved by 0.2, and with a row of data there that of
@@ -153,7 +154,7 @@ def test_an_input_far_away_changes_no_other(name: str) -> None:
                 assert_allclose(other, own, **close)
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", ["Matern52", "RationalQuadratic", "sum"])
 @pytest.mark.parametrize("block", [None, (8, 8)])
 def test_a_product_row_depends_on_no_other(name: str, block: tuple[int, int] | None) -> None:
@@ -187,6 +188,7 @@ def test_float32_at_its_scale() -> None:
     assert_allclose(other, one, atol=1e-5)
 
 
+@pytest.mark.exhaustive
 def test_selection() -> None:
     chosen = [
         gd.inducing.select(X + origin, 10, gk.Matern52(lengthscales=0.3)) - origin

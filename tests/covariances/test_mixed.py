@@ -37,6 +37,7 @@ def _gram(kind: type, lengths: np.ndarray = LENGTHS, rows: int = N) -> np.ndarra
     return 1.7 * RADIAL[kind.__name__](distances(one_hot(_inputs(rows), lengths, CATEGORIES)))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("kind", KINDS)
 def test_equals_columns_of_0_and_1_that_share_a_lengthscale(kind: type) -> None:
     kernel, X, expected = _kernel(kind), tf.constant(_inputs()), _gram(kind)
@@ -91,6 +92,7 @@ def test_gradients_are_those_of_the_columns(shared: bool) -> None:
     assert_allclose(np.reshape(found[id(kernel.lengthscales)], -1), slopes, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.exhaustive
 def test_neighbours_are_those_of_all_distances() -> None:
     X = _inputs(1500)
     X[::7, [0, 2]] = 1.0  # ties
@@ -162,6 +164,7 @@ def test_codes_that_are_not_whole_are_refused() -> None:
         gd.models.CVIGP((X, Y), _kernel(), gpflow.likelihoods.Gaussian())
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("kind", [gpflow.kernels.Matern52, gpflow.kernels.SquaredExponential])
 def test_prior_draws_have_the_covariance(kind: type) -> None:
     """Of levels, too; the standard error of 4,000 draws is 1.7 / 4000^(1/2)."""

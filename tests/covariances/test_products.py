@@ -70,17 +70,17 @@ def _problem(rng: np.random.Generator, same: bool, R: int = 3, N: int = 37, M: i
     return X, None if same else Z, V, tf.constant(rng.normal(size=(N, R)))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("graph", [False, True])
 @pytest.mark.parametrize("same", [False, True])
 @pytest.mark.parametrize("name", KERNELS)
-@pytest.mark.costly(keep=1)
 def test_product_and_gradient_are_those_of_the_dense_matrix(
     name: str, same: bool, graph: bool, rng: np.random.Generator
 ) -> None:
     _compare(KERNELS[name](), same, graph, rng)
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", [*FUSED, "sum", "latents", "one kernel, two columns", "empty"])
 def test_norm_and_gradient_are_those_of_the_dense_matrix(
     name: str, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
@@ -312,6 +312,7 @@ def test_export(xla: bool, tmp_path: Path, rng: np.random.Generator) -> None:
         assert_allclose(loaded.predict(X[:rows]), module.kernel(X[:rows], Z) @ V, rtol=1e-10)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", ["matern32", "matern12"])
 def test_progress_and_interrupt(
     name: str, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch

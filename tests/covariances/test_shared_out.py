@@ -58,6 +58,7 @@ def product(kernel: gpflow.kernels.Kernel, group: Any) -> list[np.ndarray]:
     return [part.numpy() for part in (value, *tape.gradient(target, wanted))]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("kind", ["Matern32", "Matern12"])
 def test_parts_add_up(kind: str) -> None:
     kernel = getattr(gpflow.kernels, kind)(lengthscales=0.4)

@@ -90,6 +90,7 @@ def _name(likelihood: gl.Likelihood) -> str:
     return type(likelihood).__name__
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("kind", ["sites", "sites of an own class", "inducing points"])
 def test_the_bound_of_narrow_noise_is_one(kind):
     """And steps of the sites do not stall between nodes."""
@@ -156,6 +157,7 @@ def test_too_few_frequencies_are_told_with_the_bound_of_enough(make, options, na
     warn_of_quadrature(better, float(better.elbo()))  # silent, as warnings are errors
 
 
+@pytest.mark.exhaustive
 def test_enough_frequencies_are_silent():
     model = _affine(Laplace(0.3))
     warn_of_quadrature(model, float(model.elbo()))

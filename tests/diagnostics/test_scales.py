@@ -32,6 +32,7 @@ def _line(rows: int = 200, columns: int = 1) -> np.ndarray:
     return np.random.default_rng(0).uniform(0.0, 10.0, (rows, columns))
 
 
+@pytest.mark.exhaustive
 def test_fit_says_both_numbers_and_the_remedy() -> None:
     X, Y = sine()
     message = (

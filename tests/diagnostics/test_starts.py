@@ -48,6 +48,7 @@ def gains_of(kind: type[IsotropicStationary], X: np.ndarray, Y: np.ndarray) -> d
     return {one: max(evidence(one, ratio) for ratio in _RATIOS) - noise for one in _FACTORS}
 
 
+@pytest.mark.exhaustive
 def test_the_factor_has_half_of_the_best_gain():
     """By dense densities, each at the variance that is best for it."""
     X, Y = map(standardised, waves(0, 60))
@@ -91,6 +92,7 @@ def rough_map(seed: int, rows: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]
     return X, f, f + 0.1 * rng.standard_normal(f.shape)
 
 
+@pytest.mark.exhaustive
 def test_roughness_is_what_rows_gain_by_another_kernel():
     """By dense densities; none below three nats, or for a smooth function."""
     X, _, Y = rough_map(5, 100)
@@ -113,6 +115,7 @@ def test_intervals_of_a_rough_map_cover(seed: int):
     assert np.mean(np.abs(mean - f[600:]) < 1.96 * np.sqrt(variance)) > 0.925
 
 
+@pytest.mark.exhaustive
 def test_build_takes_a_rough_kernel_where_that_is_clear(capsys):
     """By default, on few rows with Gaussian noise, and it says so."""
     X, _, Y = rough_map(0, 400)
@@ -131,6 +134,7 @@ SEEDS = [
 ]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_built_model_finds_short_waves(seed: int):
     """From a lengthscale of one deviation half of these runs ended at a constant, at -220 nats."""
@@ -143,6 +147,7 @@ def test_a_built_model_finds_short_waves(seed: int):
     assert float(model.kernel.lengthscales.numpy()[0]) == pytest.approx(0.04, abs=0.005)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("likelihood", ["bernoulli", "multiclass", "poisson", "student_t"])
 def test_labels_and_counts_start_from_short_waves_too(likelihood: str):
     X, Y = waves(0)
@@ -162,6 +167,7 @@ def noisy(X: np.ndarray, Y: np.ndarray) -> CVIGP:
     return CVIGP((X, Y), gpflow.kernels.Matern52(1e-3, lengthscales=0.3), noise)
 
 
+@pytest.mark.exhaustive
 def test_noise_that_is_all_of_the_variance_is_warned_of():
     """With a remedy that works where there is a signal."""
     X, Y = waves(0, 40, 8)
@@ -208,6 +214,7 @@ KINDS = [
 ]  # fmt: skip
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("kind", KINDS)
 def test_models_made_by_hand_find_short_waves(kind: str):
     """From a lengthscale of the range of X all of them ended at a constant."""
@@ -222,6 +229,7 @@ def test_models_made_by_hand_find_short_waves(kind: str):
     assert result.elbo > gd.fit(other, progress=False, **given).elbo - near
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "kernel",
     [
@@ -236,6 +244,7 @@ def test_lengthscales_inside_of_a_kernel_start_shorter_too(kernel):
     assert gd.fit(model, progress=False, optimizer="lbfgs").elbo > 45.0
 
 
+@pytest.mark.exhaustive
 def test_a_fixed_lengthscale_stays():
     X, Y = waves(0, 50)
     model = by_hand("CVIGP", X, Y, Matern52())
@@ -246,6 +255,7 @@ def test_a_fixed_lengthscale_stays():
     assert float(model.kernel.lengthscales.numpy()) == pytest.approx(1.0)
 
 
+@pytest.mark.exhaustive
 def test_the_better_of_two_starts_stands():
     """Some rows speak for shorter lengthscales, but from these the climb ends lower."""
 

@@ -158,6 +158,7 @@ def test_sites_without_a_finite_bound_are_refused_even_where_gradients_are_finit
         ConjugateComputation(0.5).run(_sites(narrow), batch_size=3, steps=2)
 
 
+@pytest.mark.exhaustive
 def test_sweep_looks_at_every_block():
     Y = np.zeros((8, 1))
     Y[1] = 1e200
@@ -185,6 +186,7 @@ def test_gradient_that_is_not_finite_names_the_parameter():
         fitted(_affine(narrow))
 
 
+@pytest.mark.exhaustive
 def test_prior_that_is_too_wide_is_named_without_a_parameter():
     with pytest.raises(
         NumericalError,

@@ -55,19 +55,20 @@ def test_every_base_is_tested():
     assert set(SHAPES) == set(BASES)
 
 
-@pytest.mark.costly(keep=4)
+@pytest.mark.exhaustive
 def test_density_is_the_standardised_one(case):
     base, theta, density = case
     v = np.array([-3.1, -0.7, 0.2, 1.9])[:, None]
     assert_allclose(base.log_prob(v, theta)[:, 0], density.log_pdf(v[:, 0]), rtol=1e-7, atol=1e-8)
 
 
+@pytest.mark.exhaustive
 def test_entropy(case):
     base, theta, density = case
     assert_allclose(base.entropy(theta), [reference.entropy(density)], atol=1e-8)
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.exhaustive
 def test_characteristic_function(case):
     base, theta, density = case
     omega = OMEGA if base.name != "student_t" else OMEGA[:3]
@@ -79,6 +80,7 @@ def test_characteristic_function(case):
     )
 
 
+@pytest.mark.exhaustive
 def test_cdf_and_its_slope(case):
     base, theta, density = case
     v = tf.constant([[-2.0], [0.0], [0.6], [1e8]], tf.float64)
@@ -93,12 +95,14 @@ def test_cdf_and_its_slope(case):
     )
 
 
+@pytest.mark.exhaustive
 def test_tail_leaves_little_outside(case):
     base, theta, density = case
     R = float(base.tail(theta)[0])
     assert 4.0 < R < 1500.0 and 1.0 - reference.mass(density, -R, R) < 5e-8
 
 
+@pytest.mark.exhaustive
 def test_samples_have_the_distribution(case):
     """Kolmogorov-Smirnov distance of 4000 draws to the density's cdf: above 0.036 once in 1e4 runs
     for a right one.
@@ -159,7 +163,7 @@ def test_derivatives_in_theta(name, shape):
         assert_allclose(ours, numeric, rtol=1e-6, atol=2e-7)
 
 
-@pytest.mark.costly(keep=3)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name, shape", CASES, ids=str)
 def test_derivative_in_omega(name, shape):
     base, theta = base_of(name), tensor(shape)
@@ -189,6 +193,7 @@ def test_limits():
         assert_allclose(left.entropy(tensor(shape)), right.entropy(tensor(other_shape)), atol=1e-9)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("dtype", [tf.float64, tf.float32])
 @pytest.mark.parametrize("name", SHAPES)
 def test_no_unconstrained_number_leaves_the_range(name, dtype):
@@ -255,7 +260,7 @@ def test_theta_broadcasts_elementwise_and_traces(name):
     assert base.entropy(theta).shape == base.tail(theta).shape == [3]
 
 
-@pytest.mark.costly(keep=3)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", SHAPES)
 def test_single_precision(name):
     base, theta = base_of(name), tensor(SHAPES[name][-1], 2)
@@ -269,6 +274,7 @@ def test_single_precision(name):
     assert base.sample(3, single, seed=0).dtype == tf.float32
 
 
+@pytest.mark.exhaustive
 def test_a_table_equals_quadrature():
     law = tfp.distributions.SinhArcsinh(np.float64(0.4), 1.0, skewness=0.35, tailweight=0.85)
     base, theta = base_variable(law), tf.zeros([1, 0], tf.float64)

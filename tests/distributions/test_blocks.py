@@ -34,6 +34,7 @@ def alone(method: str, x: tf.Tensor | None = None) -> np.ndarray:
     return np.concatenate(found, axis=-1)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "method", ["entropy", "tail", "exponent", "log_prob", "characteristic", "cdf"]
 )
@@ -49,6 +50,7 @@ def test_each_variable_is_that_of_its_family(method):
     assert_allclose(found, alone(method, x), rtol=1e-13, atol=1e-15)
 
 
+@pytest.mark.exhaustive
 def test_frequencies_and_arrays_that_broadcast():
     """[N, k, T] with theta [k, 1, P], in a graph too; one value for all variables."""
     omega = tf.constant(np.linspace(-4.0, 5.0, 36).reshape(2, 6, 3))
@@ -94,6 +96,7 @@ def test_samples_have_the_moments_of_each():
     )
 
 
+@pytest.mark.exhaustive
 def test_unused_columns_change_nothing_and_have_no_gradient():
     used = np.array([[1, 0, 0], [1, 0, 0], [1, 0, 0], [1, 0, 0], [0, 0, 0], [1, 1, 1]], bool)
     moved = tf.where(used, THETA, THETA + 5.0)

@@ -108,6 +108,7 @@ def test_fisher_solves_keep_their_digits(a):
     assert_allclose(families.dirichlet_fisher_solve(c, g), dirichlet_solution, rtol=1e-13)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", FAMILIES)
 def test_densities_entropies_and_divergences_are_tfps(name):
     family, natural, _ = member(name)
@@ -133,7 +134,7 @@ def test_densities_entropies_and_divergences_are_tfps(name):
     )
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", [name for name in FAMILIES if name != "Categorical"])
 def test_samples_are_differentiable(name):
     """The average of the implicit gradients of <phi(z), t> over draws is I(lambda) t, within four

@@ -109,7 +109,7 @@ def _gradient(family: Family, natural: tuple) -> tuple:
     return gradient
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", PARAMETERS)
 def test_what_follows_from_a_density_is_what_formulas_say(name: str) -> None:
     plain, known, natural = _member(name)
@@ -173,7 +173,7 @@ def test_a_family_that_the_package_does_not_have_by_enumeration() -> None:
     )
 
 
-@pytest.mark.parametrize("name", ["Gamma", pytest.param("Dirichlet", marks=pytest.mark.exhaustive)])
+@pytest.mark.exhaustive
 def test_covariances_of_draws_agree_to_their_error(name: str) -> None:
     """With S draws the error of a solve is a few times cond / sqrt(S)."""
     plain, known, natural = _member(name, draws=100_000)
@@ -196,6 +196,7 @@ def test_no_matrix_is_formed_for_many_classes() -> None:
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 2_000_000
 
 
+@pytest.mark.exhaustive
 def test_messages_of_a_factor_graph_are_those_of_the_formulas() -> None:
     """A Poisson rate with a log-normal factor, which is not conjugate: one message goes through a
     Fisher solve.
@@ -235,6 +236,7 @@ def test_what_is_outside_of_the_domain() -> None:
     assert_allclose(plain.in_domain(natural), [0, 0, 1])
 
 
+@pytest.mark.exhaustive
 def test_a_solve_that_is_cut_short_is_not_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(contract, "_ITERATIONS", 1)
     family = Plain(families.Dirichlet())

@@ -32,7 +32,7 @@ from tests.reference import affine_independent as reference
 SKEW = SkewNormalBase()
 
 
-@pytest.mark.costly(keep=3)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("site", SITES)
 @pytest.mark.parametrize(
     "name, D", [("skew_normal", 1), ("skew_normal", 2), ("logistic", 2)], ids=str
@@ -50,6 +50,7 @@ def test_frequency_sum_and_spectral_are_quadrature(name, D, site):
     )
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("site", ["logistic", "laplace"])
 def test_three_dimensions(site):
     case, y = SITES[site], projections("skew_normal", 3)
@@ -59,7 +60,7 @@ def test_three_dimensions(site):
     )
 
 
-@pytest.mark.costly(keep=3)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("site", SITES)
 @pytest.mark.parametrize("name", ["normal", "generalized_normal", "student_t", "skew_normal"])
 def test_routes_agree(name, site):
@@ -94,7 +95,7 @@ def test_rough_bases(rng):
     assert_allclose(by_route("laplace", y, site, "lattice", 2**13), exact, atol=2e-5)
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("site", ["logistic", "laplace"])
 def test_the_lattice_gains_sixteen_fold_by_four_times_the_points(site):
     y, case = projections("skew_normal", 4), SITES[site]
@@ -158,6 +159,7 @@ def test_no_weight_puts_all_mass_in_the_middle():
     assert_allclose(masses[0, 0], np.eye(8)[4])
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("averaged", [False, True])
 def test_densities_are_those_of_the_sum(averaged):
     """They sum to one, and at D = 2 are the integral of the product density; cell averages match
@@ -208,6 +210,7 @@ def test_densities_match_histograms():
         assert np.sum((counted - expected) ** 2 / expected) < 40.0
 
 
+@pytest.mark.exhaustive
 def test_invariances():
     """Permuting the variables with their shapes; mirroring one with its shape; scaling what is not
     there.
@@ -232,6 +235,7 @@ def test_invariances():
         )
 
 
+@pytest.mark.exhaustive
 def test_noise_is_one_more_normal_variable():
     y, site = projections("skew_normal", 2, noise=True), SITES["logistic"].site()
     wide = Projections(
@@ -247,6 +251,7 @@ def test_noise_is_one_more_normal_variable():
         )
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("route", ROUTES)
 def test_normal_base_is_the_gaussian_expectation(route):
     y = projections("normal", 3)
@@ -256,6 +261,7 @@ def test_normal_base_is_the_gaussian_expectation(route):
         assert_allclose(ours, expected, atol=1e-9 if route == "frequency_sum" else 5e-8)
 
 
+@pytest.mark.exhaustive
 def test_any_site_goes_by_the_grid():
     """A spike and slab prior, which has no transform."""
     y = projections("skew_normal", 2)
@@ -315,6 +321,7 @@ def test_sites_far_from_the_mean_are_not_seen_one_period_on():
         )
 
 
+@pytest.mark.exhaustive
 def test_single_precision():
     """Good to explore with; sums over sites to 1e-4."""
     for name, case in (("skew_normal", SITES["logistic"]), ("laplace", SITES["laplace"])):

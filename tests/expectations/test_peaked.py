@@ -30,6 +30,7 @@ def panels(g, m, spread, width):
     )
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", CASES)
 def test_mean_of_a_function_that_bends(name):
     g, place = CASES[name]

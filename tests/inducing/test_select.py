@@ -31,6 +31,7 @@ def _conditional_variance(kernel, X: np.ndarray, Z: np.ndarray, jitter: float = 
     return kernel(X, full_cov=False).numpy() - np.sum(K_zx * np.linalg.solve(K_z, K_zx), axis=0)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("M", [1, 40, 300])
 def test_distinct_points_of_the_right_shape(X: np.ndarray, method: str, M: int) -> None:
@@ -72,6 +73,7 @@ def test_dtype_is_that_of_x(X: np.ndarray, method: str, kernel_dtype: type) -> N
         assert whole.dtype == kernel_dtype and len(_rows(whole)) == 20
 
 
+@pytest.mark.exhaustive
 def test_tensors_and_lists_are_accepted(X: np.ndarray) -> None:
     expected = select(X, 10, Matern32(), given=X[:3])
     np.testing.assert_array_equal(
@@ -93,6 +95,7 @@ def test_greedy_takes_the_largest_conditional_variance(X: np.ndarray) -> None:
     np.testing.assert_array_equal(select(X, 12, kernel), Z[:12])
 
 
+@pytest.mark.exhaustive
 def test_greedy_given_beta_continues_where_beta_ends(X: np.ndarray) -> None:
     kernel = Matern32(lengthscales=0.7) + Linear()
     both = select(X, 40, kernel)
@@ -227,6 +230,7 @@ BAD = [
 ]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("arguments, options, message", BAD)
 def test_bad_input_is_refused(method: str, arguments: tuple, options: dict, message: str) -> None:

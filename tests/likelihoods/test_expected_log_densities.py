@@ -104,6 +104,7 @@ def test_expectations_and_slopes_under_narrow_and_wide_gaussians(name: str) -> N
     assert_allclose(found, exact, rtol=5e-5, atol=5e-5)
 
 
+@pytest.mark.exhaustive
 def test_a_graph_and_a_row_alone_give_the_same() -> None:
     """Rows of several outputs; the wide ones have finer rules than the others."""
     likelihood = gl.Bernoulli()

@@ -98,6 +98,7 @@ def test_density_and_conditional_moments(name):
     assert_allclose(likelihood.conditional_variance(NO_X, F), variance, rtol=1e-12)
 
 
+@pytest.mark.exhaustive
 @each
 def test_expectations_and_predictions(name):
     make, Y, loss, moments = CASES[name]

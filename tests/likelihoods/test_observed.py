@@ -62,7 +62,7 @@ def test_integrals_of_the_log_density(name):
         assert_allclose(np.asarray(found)[kept], expected, rtol=1e-8, atol=1e-8)
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.exhaustive
 @each
 def test_moments_are_sums_over_y(name):
     case, likelihood = CASES[name], CASES[name].make()
@@ -113,7 +113,7 @@ def test_outputs_are_summed_and_arguments_broadcast(name):
     assert likelihood.predict_mean_and_var(NO_X, *wide)[1].shape == (6, 2)
 
 
-@pytest.mark.costly(keep=4)
+@pytest.mark.exhaustive
 @every
 def test_far_out_nothing_is_nan(name):
     """Also in slopes of f and of the likelihood's Parameters."""
@@ -133,7 +133,7 @@ def test_far_out_nothing_is_nan(name):
         assert not np.any(np.isnan(part)), np.argwhere(np.isnan(part))
 
 
-@pytest.mark.costly(keep=3)
+@pytest.mark.exhaustive
 @every
 def test_single_precision(name):
     case, arguments = EVERY[name], (F, DEVIATION**2, EVERY[name].Y)
@@ -166,7 +166,7 @@ def test_bad_observations_are_refused(name):
     assert is_log_concave(case.make()) == case.concave
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.exhaustive
 @each
 def test_site_loss_is_minus_the_expectation(name):
     case = CASES[name]
@@ -306,6 +306,7 @@ def test_estimator_and_points(name):
     assert np.all(np.isfinite(mean)) and np.all(std > 0.0)
 
 
+@pytest.mark.exhaustive
 def test_a_limit_has_a_probability_whatever_the_units():
     """Y in other units changes the density of what was seen, and nothing of a limit."""
     X, Y = _problem("censored normal", 8)
@@ -322,6 +323,7 @@ def test_a_limit_has_a_probability_whatever_the_units():
         gd.likelihoods.RowLikelihood(CASES["censored normal"].make(), ["weight"])
 
 
+@pytest.mark.exhaustive
 def test_scores_of_held_out_rows_are_of_shares():
     """The error of successes is that of their share of the trials."""
     X, Y = _problem("binomial", 8)

@@ -127,6 +127,7 @@ def test_a_row_does_not_depend_on_the_others(kind: type) -> None:
         assert_allclose(alone, together[one], rtol=1e-12)
 
 
+@pytest.mark.exhaustive
 def test_zeros_of_another_hurdle() -> None:
     """With a size of 1e9 it is the Poisson one."""
     other, usual = own.HurdleNegativeBinomial(0.3, 1e9), own.HurdlePoisson(0.3)
@@ -235,7 +236,7 @@ REAL = 100.0 + 20.0 * np.sin(INPUTS)
 BOTH = np.hstack([REAL, 0.01 * REAL])
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", ["gaussian", "student_t", "heteroskedastic", "poisson"])
 def test_built_models_have_them_in_units(name: str) -> None:
     Y = np.round(REAL) if name == "poisson" else REAL
@@ -283,6 +284,7 @@ def test_another_noise_of_a_latent_scale_is_refused() -> None:
         observation_quantiles(likelihood, X, np.zeros((3, 2)), np.ones((3, 2)), 0.9)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("levels", [0.5, (0.0, 0.5), (0.5, 1.0), (np.nan,), ((0.5,),)])
 def test_bad_levels_are_refused(levels: object) -> None:
     model = gd.build(INPUTS, np.round(REAL), "poisson", verbose=False)
@@ -290,6 +292,7 @@ def test_bad_levels_are_refused(levels: object) -> None:
         model.predict_quantiles(INPUTS, levels)
 
 
+@pytest.mark.exhaustive
 def test_f_that_is_not_gaussian_is_refused() -> None:
     model = gd.Standardized(
         lambda X, Y: gd.models.AffineIndependentGP(

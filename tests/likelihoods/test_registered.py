@@ -6,6 +6,7 @@ import importlib
 import pkgutil
 from collections.abc import Iterable
 
+import pytest
 from gpflow import likelihoods as gl
 
 from gpflow_decoupled import likelihoods as own
@@ -52,6 +53,7 @@ def test_every_likelihood_is_registered() -> None:
     )
 
 
+@pytest.mark.exhaustive
 def test_every_site_loss_is_registered() -> None:
     made = [*(make() for make, *_ in CASES.values()), own.Hinge()]
     made += [case.make() for case in OBSERVED.values()]

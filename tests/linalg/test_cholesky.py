@@ -29,6 +29,7 @@ def _gradient(factorise, K: tf.Tensor, weights: np.ndarray) -> list[tf.Tensor]:
     return [chol, 0.5 * (gradient + tf.linalg.matrix_transpose(gradient))]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("shape", [(5, 5), (300, 300), (700, 700), (2, 7, 7)], ids=str)
 def test_value_and_gradient(shape, rng):
     K, weights = tf.constant(_spd(rng, *shape)), rng.normal(size=shape)
@@ -68,6 +69,7 @@ def test_xla_gives_the_same_numbers(rng):
         assert_allclose(left, right, rtol=1e-10, atol=1e-11)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("compiled", [False, True])
 def test_status_travels_with_the_factor(compiled, rng):
     """No exception, here or under XLA; one bad matrix of a batch is enough."""

@@ -86,6 +86,7 @@ def test_log_densities_are_those_of_scipy(rng):
     assert_allclose(ours, expected, rtol=1e-12)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("size, fill", [(1, False), (3, False), (3, True), (7, False), (20, True)])
 @pytest.mark.parametrize("compiled", [False, True])
 def test_blocks_of_rows_give_the_function(size, fill, compiled, rng):

@@ -53,7 +53,7 @@ def test_both_forms_of_the_bound_agree(name, with_mean):
         assert_allclose(model.maximum_log_likelihood_objective(), model.elbo(), rtol=1e-13)
 
 
-@pytest.mark.costly(keep=3)
+@pytest.mark.exhaustive
 @means
 @problems
 def test_bound_is_that_of_the_textbook(name, with_mean):
@@ -85,6 +85,7 @@ def test_bound_is_that_of_the_textbook(name, with_mean):
         assert_allclose(left, right, rtol=1e-9, atol=1e-10)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("likelihood, reference", [
     (gl.Poisson(), lik.poisson()),
     (gl.Bernoulli(invlink=tf.sigmoid), lik.bernoulli_logit()),
@@ -128,6 +129,7 @@ def test_bound_of_gaussian_noise_is_the_evidence_at_every_kernel(latents, make, 
         assert_allclose(model.elbo_of_sites(), evidence, rtol=1e-10)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("noise", [1e-2, 1e-5])
 def test_next_to_no_noise_costs_no_digits(noise, rng):
     """nu - tau u would: both are of the size 1 / noise."""
@@ -255,6 +257,7 @@ def test_new_data_of_gaussian_noise_need_no_training(kind, rng):
     assert_allclose(found[1], np.repeat(expected[:, None], 2, axis=1), rtol=1e-8, atol=1e-10)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("new, message", [
     ((X[:2], np.full((2, 1), 7.0)), "Y\\[0, 0\\] = 7 is outside the support of Bernoulli"),
     ((X[:2, :1], np.ones((2, 1))), "X has 1 columns"),

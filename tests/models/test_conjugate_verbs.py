@@ -74,7 +74,7 @@ def test_batches_of_inputs_cached_and_fused(name, full_cov, full_output_cov, rng
         assert_allclose(together, np.stack([one[part] for one in each]), rtol=1e-9, atol=1e-11)
 
 
-@pytest.mark.costly(keep=3)
+@pytest.mark.exhaustive
 @problems
 def test_covariance_at_the_data_is_that_of_explicit_inverses(name):
     model = problem(name, with_mean=False)
@@ -134,6 +134,7 @@ def test_float32(name):
             ConjugateComputation(0.5).minimize(model, step=step)
 
 
+@pytest.mark.exhaustive
 def test_number_of_latents_follows_likelihood_kernel_and_data():
     for name, (_, _, latents, _) in PROBLEMS.items():
         assert problem(name).num_latent_gps == latents == problem(name).basis.num_latent_gps, name

@@ -47,7 +47,7 @@ def _matrices() -> tuple[np.ndarray, ...]:
     return k(X, X), k(Z, Z) + JITTER * np.eye(5), k(Z, X), k(Z, NEW), k(NEW, NEW)
 
 
-@pytest.mark.costly(keep=3)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("varying", [False, True], ids=["one noise variance", "varying noise"])
 @pytest.mark.parametrize("kind, model_type", [("dtc", DTC), ("vfe", SGPR), ("fitc", GPRFITC)])
 def test_objective_and_predictions(kind: str, model_type: Any, varying: bool) -> None:
@@ -115,6 +115,7 @@ def test_verbs() -> None:
     assert_allclose(*density, rtol=1e-12)
 
 
+@pytest.mark.exhaustive
 def test_gradients() -> None:
     model = DTC((X, Y), matern(1.3, 0.8), Z, noise_variance=0.3)
     with tf.GradientTape() as tape:

@@ -68,6 +68,7 @@ def _evidence(model: Any, **options: Any) -> Evidence:
     return model.evidence(*([(X, Y)] if isinstance(model, ODVGP) else []), **options)
 
 
+@pytest.mark.exhaustive
 def test_both_ends_hold_however_far_the_solve_is(
     models: dict[str, tuple[Any, float]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -112,6 +113,7 @@ def test_many_rows_have_an_interval_around_it(
     assert guess.upper < exact + 1.0
 
 
+@pytest.mark.exhaustive
 def test_single_precision_and_small_noise(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(f"{BOUNDS}.EXACT_ROWS", 0)
     tight = CVIGP((X, Y), TWO[1], gpflow.likelihoods.Gaussian(2e-6))
@@ -203,6 +205,7 @@ def test_parameters_that_are_not_finite_are_named() -> None:
             model.evidence()
 
 
+@pytest.mark.exhaustive
 def test_a_lack_of_memory_names_what_was_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     """At sizes that no machine has; TensorFlow names an allocator of its own."""
     many = np.linspace(0.0, 1.0, 400_000)[:, None]
@@ -222,6 +225,7 @@ def test_a_lack_of_memory_names_what_was_asked(monkeypatch: pytest.MonkeyPatch) 
         CVIGP((X, Y), TWO[0], gpflow.likelihoods.Gaussian(0.1)).evidence(num_neighbours=2)
 
 
+@pytest.mark.exhaustive
 def test_an_estimated_end_has_its_level() -> None:
     """Of 60 estimates by 2 and by 16 vectors, 1.5 are expected below the determinant."""
     root = np.random.default_rng(0).normal(size=(12, 12)) / 6.0
@@ -246,6 +250,7 @@ def test_the_estimate_of_a_determinant_agrees_with_the_dense_one(rng: np.random.
     assert abs(mean - exact) < 3.0 * error < 0.05 * exact and 4 <= steps < 20
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("count", [0, 1, 7])
 def test_the_inverse_factor_is_that_of_the_reference(count: int) -> None:
     D, K = NOISES[:, 0], TWO[1](X).numpy()

@@ -96,6 +96,7 @@ def test_bad_factors_are_refused_before_the_first_step(message):
     assert_allclose(bad["rate"].natural, rate.natural)
 
 
+@pytest.mark.exhaustive
 def test_failures_name_factor_and_variable():
     infinite = Factor("rate", lambda z: z.expectation[1] / tf.zeros([], tf.float64))
     improper = Factor("rate", mean_of)  # asks for a rate of -1

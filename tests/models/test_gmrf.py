@@ -120,6 +120,7 @@ def test_the_first_dual_is_that_of_the_dense_model() -> None:
         LinearlyConstrainedLagrangian(inner="newton").run(model)
 
 
+@pytest.mark.exhaustive
 def test_counts_of_known_exposure() -> None:
     """With expected counts as an offset, as in disease maps."""
     model = GMRF(Q, COUNTS, gl.Poisson(), offset=np.log(EXPECTED))

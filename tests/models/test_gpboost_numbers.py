@@ -49,6 +49,7 @@ LAPLACE = {
 }  # fmt: skip
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("make", VECCHIA)
 def test_vecchias_likelihood_and_predictions(make) -> None:
     # the model adds a millionth of the kernel's variance to the noise
@@ -61,7 +62,7 @@ def test_vecchias_likelihood_and_predictions(make) -> None:
     assert_allclose(np.squeeze(model.predict_y(XNEW)), PREDICTIONS[make], rtol=1e-6)
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("make", LAPLACE)
 def test_laplaces_evidence_and_mode(make) -> None:
     y, evidence, moments = LAPLACE[make]

@@ -66,6 +66,7 @@ def test_predictions_are_dense_least_squares_times_the_factors():
     assert_allclose(tf.linalg.diag_part(joint), np.tile(B * narrow, (C, 1)), rtol=1e-4)
 
 
+@pytest.mark.exhaustive
 def test_a_row_is_left_out_exactly():
     one, t, K = model(), targets(Y), of_targets()
     rows = np.arange(0, N, 7)
@@ -166,6 +167,7 @@ def test_a_mean_of_all_rows_is_the_dense_one():
     assert_allclose(one.predict_f(XNEW)[0], A * weights.T @ targets(Y), atol=2e-5)
 
 
+@pytest.mark.exhaustive
 def test_single_precision():
     with gpflow.config.as_context(gpflow.config.Config(float=np.float32)):
         data = X.astype(np.float32), Y.astype(np.float32)
@@ -176,6 +178,7 @@ def test_single_precision():
     assert_allclose(np.mean(found), np.mean(double.left_out_scores(np.arange(N))), atol=0.1)
 
 
+@pytest.mark.exhaustive
 def test_each_class_may_have_a_kernel():
     """The moments of a class are the ones of a model with its kernel."""
     kernels = [gpflow.kernels.Matern32(lengthscales=1.0 + k) for k in range(C)]

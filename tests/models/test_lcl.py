@@ -141,6 +141,7 @@ def test_shifting_data_and_mean_function_together_changes_nothing():
     assert_allclose(moved.basis.lam, plain.basis.lam, rtol=1e-3)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("make", [separate, lambda: matern(1.3, 0.8)], ids=["separate", "shared"])
 def test_several_latents_are_separate_problems(make):
     X = inputs(8)

@@ -69,6 +69,7 @@ def assert_mean(draws: np.ndarray, expected: np.ndarray) -> None:
     assert np.all(error < 0.25 * (1.0 + np.abs(expected)))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("samples", [1, 5])
 def test_two_latents_agree_with_quadrature(samples):
     """Mean and log scale of the noise: 400 quadrature nodes, or a few draws."""

@@ -90,6 +90,7 @@ def test_all_neighbours_give_the_exact_gp(name):
         assert_allclose(left_out.variance[:, column], variance, rtol=1e-6)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", ["Matern12", "Matern52", "one column"])
 def test_few_neighbours_are_those_of_the_slow_version(name):
     kernel = KERNELS[name]()
@@ -145,6 +146,7 @@ def test_random_rows_give_an_unbiased_gradient():
         assert np.ptp([part[k] for part in parts], axis=0).max() > 1e-3
 
 
+@pytest.mark.exhaustive
 def test_gradient_is_that_of_finite_differences():
     ours = model(KERNELS["Matern12"](), FEW, mean_function=gpflow.functions.Constant([0.1, 0.2]))
     loss = tf.function(ours.training_loss, autograph=False)

@@ -147,6 +147,7 @@ def test_the_spread_is_of_all_rows_of_the_nearest_inputs():
     assert_allclose(variance, plain * spread, rtol=1e-9)
 
 
+@pytest.mark.exhaustive
 def test_new_rows_at_old_inputs_join_them():
     case = CASES["one noise"]
     whole, part = (
@@ -171,6 +172,7 @@ def test_rows_share_terms_so_that_random_ones_are_unbiased():
     assert_allclose(model.log_likelihood(some, model.neighbours_of(some)), terms[some], rtol=1e-8)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("compiled", [False, True])
 def test_six_columns_of_yes_and_no_have_64_inputs(compiled, rng):
     """Many of them as far as others: neighbours are the first, in graphs as outside of them."""
@@ -192,6 +194,7 @@ def test_six_columns_of_yes_and_no_have_64_inputs(compiled, rng):
         assert_allclose(found[1][row, 0], 1.0 - cross @ np.linalg.solve(K, cross), rtol=1e-8)
 
 
+@pytest.mark.exhaustive
 def test_evidence_of_many_rows_is_that_of_their_inputs(rng):
     inputs = np.repeat(np.linspace(0.0, 3.0, 7), 290)[:, None]
     y = np.sin(inputs) + 0.3 * rng.normal(size=inputs.shape)
@@ -204,6 +207,7 @@ def test_evidence_of_many_rows_is_that_of_their_inputs(rng):
     assert found.num_data == len(y)
 
 
+@pytest.mark.exhaustive
 def test_sites_of_rows_with_one_input_add(rng):
     model = NNGP((X, (Y[:, :1] > 0.0).astype(float)), _kernel(), Bernoulli(), num_neighbours=N)
     nu, precision = rng.normal(size=(N, 1)), rng.uniform(0.01, 3.0, size=(N, 1))
@@ -250,6 +254,7 @@ def test_distinct_inputs_are_their_own(rng):
     assert NNGP((zeros, Y[:3]), hidden, num_neighbours=2).groups[0].copies is None
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("outputs", [1, 2])
 def test_rows_of_huge_known_noise_are_no_neighbours(outputs: int):
     """Nine of ten rows say nothing: four neighbours are then four of those that say something."""
@@ -281,6 +286,7 @@ def test_rows_of_huge_known_noise_are_no_neighbours(outputs: int):
     np.testing.assert_allclose(found, alone, atol=1e-6)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("number", ["noise", "weight"])
 def test_rows_that_say_nothing_have_no_sites(number: str):
     rng = np.random.default_rng(1)

@@ -42,6 +42,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", REFUSED)
 def test_refused(name):
     options, message = REFUSED[name]

@@ -56,7 +56,7 @@ def weak(request, monkeypatch):
     monkeypatch.setattr(f"{place}._MUCH_LEFT", np.inf if request.param == "points" else -1.0)
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", ["Matern52", "sum", "Matern12", "linear"])
 def test_the_mean_is_the_exact_one_and_the_variance_that_of_neighbours(name, weak):
     kernel = KERNELS[name]()
@@ -121,6 +121,7 @@ def test_the_mean_of_few_rows_is_exact():
     assert ours.solve_mean() == (0.0, 0, True)
 
 
+@pytest.mark.exhaustive
 def test_separate_kernels_missing_entries_and_known_noise():
     values, kernels = missing(), separate()
     mean, _ = solved(kernels, Y=values).predict_f(XNEW)
@@ -240,6 +241,7 @@ def test_bad_settings_are_refused():
             ours.solve_mean(**options)
 
 
+@pytest.mark.exhaustive
 def test_it_is_the_mean_of_a_decoupled_model():
     ours = solved()
     points = gd.models.ODVGP(ours.kernel, ours.likelihood, "data", X[::4], num_data=len(X))

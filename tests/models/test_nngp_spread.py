@@ -43,6 +43,7 @@ def expected_spread(x: np.ndarray, output: int, rows: np.ndarray, factor: float 
     return factor * (PRIOR + Y[c, output] @ np.linalg.solve(K, Y[c, output])) / (PRIOR + COUNT)
 
 
+@pytest.mark.exhaustive
 def test_variances_are_scaled_by_the_errors_nearby():
     ours, plain = model(), model(spread=None)
     ours.spread_factor.assign(1.7)
@@ -145,6 +146,7 @@ def calibrated(noise: np.ndarray) -> tuple[float, float]:
     return float(one.spread_prior.numpy()), float(one.spread_factor.numpy())
 
 
+@pytest.mark.exhaustive
 def test_outliers_that_nothing_foretells_speak_for_even_variances():
     ordered = np.linspace(0.0, 1.0, 2000)[:, None]
     rng = np.random.default_rng(2)

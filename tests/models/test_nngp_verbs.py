@@ -49,6 +49,7 @@ def missing() -> np.ndarray:
     return values
 
 
+@pytest.mark.exhaustive
 def test_verbs():
     ours = model(m=FEW, mean_function=trend())
     mean, variance = ours.predict_f(XNEW)
@@ -222,6 +223,7 @@ def test_known_noise_of_an_unknown_number_of_rows():
         wide.get_concrete_function(specs[0])
 
 
+@pytest.mark.exhaustive
 def test_update_is_a_model_of_all_rows():
     ours, whole = model(m=N, X=X[:30], Y=Y[:30]), model(m=N)
     before = ours.neighbours_of(np.arange(30), num_neighbours=5)
@@ -316,6 +318,7 @@ def test_gradient_of_predictions_in_the_inputs():
     assert_allclose(tape.gradient(mean, inputs)[2, 1], (values[0] - values[1]) / 2e-6, rtol=1e-4)
 
 
+@pytest.mark.exhaustive
 def test_single_precision():
     with gpflow.config.as_context(gpflow.config.Config(float=np.float32)):
         ours = NNGP(

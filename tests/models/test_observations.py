@@ -110,6 +110,7 @@ def test_moments_are_predictions_also_at_some_of_the_rows(name: str) -> None:
     assert_allclose(model.expected_log_densities(at, some), values[2:5], rtol=1e-4)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", [name for name in MODELS if name != "LCLGP"])
 def test_a_doubled_resolution_changes_little(name: str) -> None:
     model = _random(MODELS[name]())

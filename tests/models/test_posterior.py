@@ -17,7 +17,7 @@ XNEW = np.random.default_rng(7).normal(size=(3, 2))
 CACHES = ["tensor", "variable", "nocache", "TENSOR", None, *PrecomputeCacheType]
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("kind", CACHES, ids=str)
 def test_each_kind_of_cache_predicts_the_same(kind):
     model, _ = build("ODVGP")
@@ -49,7 +49,7 @@ def test_an_unknown_cache_is_refused():
             model.posterior().update_cache(wrong)
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("kind", ["tensor", "variable"])
 @pytest.mark.parametrize("name", MODELS)
 def test_a_cache_is_as_old_as_its_last_update(name, kind):
@@ -69,7 +69,7 @@ def test_a_cache_is_as_old_as_its_last_update(name, kind):
         assert all(left is right for left, right in zip(posterior.cache, variables))
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", ["ODVGP", "DVGP", "SOLVEGP"])
 def test_gradients_in_the_inputs(name):
     """Of cached predictions, for design and optimisation over X."""

@@ -42,7 +42,7 @@ OTHERS = {
 }
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", [*MODELS, *OTHERS])
 def test_blocks_of_rows_predict_what_all_rows_do(
     name: str, monkeypatch: pytest.MonkeyPatch

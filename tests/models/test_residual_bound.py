@@ -105,6 +105,7 @@ def test_the_best_q_of_the_coupled_basis_has_the_published_bound() -> None:
     assert_allclose(collapsed_elbo(_model(), (X, Y[:, :1])), expected, rtol=1e-9)
 
 
+@pytest.mark.exhaustive
 def test_a_natural_gradient_step_ends_at_the_same_q() -> None:
     data, ends = (X, Y[:, :1]), []
     for bound in ("tight", "classical"):
@@ -282,6 +283,7 @@ def test_other_likelihoods_have_the_best_shares_of_the_reference(
     assert_allclose(values[0] - values[1], gain, rtol=1e-6)
 
 
+@pytest.mark.exhaustive
 def test_several_latents_and_mixed_outputs_gain(rng: np.random.Generator) -> None:
     mixed = LinearCoregionalization([matern(1.3, 0.8), matern(0.6, 1.4)], W=rng.normal(size=(2, 2)))
     points = as_inducing(BETA, "beta", mixed)

@@ -105,6 +105,7 @@ def test_cavities_and_log_partition_are_those_of_the_reference():
     assert_allclose(terms, ref.log_partition(K, sites, given), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.exhaustive
 def test_a_row_does_not_depend_on_the_others_of_a_call():
     ours = solved()
     mean, variance = ours.predict_y(XNEW)
@@ -211,6 +212,7 @@ def test_bad_input():
             SiteSweeps(ours, **options)
 
 
+@pytest.mark.exhaustive
 def test_a_pass_that_fails_is_undone():
     ours = solved()
     before = [part.numpy() for part in ours.sites]
@@ -234,6 +236,7 @@ def test_a_step_size_that_was_halved_grows_again():
     assert SiteSweeps(one).run(29).converged
 
 
+@pytest.mark.exhaustive
 def test_a_short_step_is_not_called_converged():
     assert not SiteSweeps(model(), step_size=1e-5, compile=False).run(2).converged
 
@@ -326,6 +329,7 @@ def test_the_mean_of_all_rows_follows_sites_parameters_and_rows():
         before = now
 
 
+@pytest.mark.exhaustive
 def test_joint_predictions_of_classes_have_their_own_covariances():
     Y = LIKELIHOODS["CategoricalLogit"][1]
     ours = SiteNNGP(
@@ -350,7 +354,7 @@ def _with_gaps(m: int, passes: int) -> SiteNNGP:
     return one
 
 
-@pytest.mark.costly
+@pytest.mark.exhaustive
 def test_missing_outputs_are_those_of_the_dense_model(tmp_path: Path):
     ours = _with_gaps(N - 1, 29)
     dense = CVIGP((X, COUNTS), kernel(), RowLikelihood(Poisson()))
@@ -483,6 +487,7 @@ def test_draws_are_for_sites():
         NNGP((X, LABELS), kernel(), steps, num_neighbours=3, expectations=MonteCarlo())
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("size", [1e4, 1e6])
 def test_sites_of_large_counts_converge_from_nothing(size: float):
     """One step from f = 0 towards a count of 10,000 ends at f = 110, and thirty more nearby."""

@@ -64,7 +64,7 @@ def _matrices(model: SparseCVIGP, rows: slice = slice(None)) -> tuple:
     return Kuu, kernel(BETA, X[rows]), np.diag(kernel(X[rows], X[rows]))
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", LIKELIHOODS)
 def test_steps_on_minibatches_are_those_of_projected_sites(name):
     """In every step, with a mean function, which the sites leave out."""
@@ -142,7 +142,7 @@ def test_sites_at_the_data_are_the_sites_of_the_data():
     assert_allclose(Lambda_2[0], np.diag(sites.tau), rtol=1e-6, atol=1e-6)
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", LIKELIHOODS)
 def test_step_is_a_natural_gradient_step_of_gpflows_svgp(name):
     model, Y = _model(name)

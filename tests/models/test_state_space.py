@@ -150,6 +150,7 @@ def test_quasi_periodic():
     assert_equal_models(ours, dense_of(ours), XNEW, 1e-8)
 
 
+@pytest.mark.exhaustive
 def test_log_evidence():
     ours, dense = model(Gaussian(0.1), Y), CVIGP((X, Y), kernel(), Gaussian(0.1))
     found = ours.evidence()
@@ -187,6 +188,7 @@ def test_predictions_of_a_row_depend_on_it_alone():
         assert_allclose(one_variance[0], variance[row], rtol=1e-12)
 
 
+@pytest.mark.exhaustive
 def test_far_from_the_data_the_prior_returns():
     mean, variance = solved().predict_f([[1e4], [-1e4]])
     assert_allclose(mean, 0.0, atol=1e-12)

@@ -143,6 +143,7 @@ def test_labels_may_be_integers_or_floats(likelihood):
     assert_allclose(*values)
 
 
+@pytest.mark.exhaustive
 def test_number_of_data_scales_the_expectations_only():
     model, data = build("ODVGP")
     at_nine = float(model.elbo(data) + model.prior_kl())

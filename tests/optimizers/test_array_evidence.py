@@ -40,6 +40,7 @@ CASES = {
 }  # fmt: skip
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("case", CASES)
 def test_the_evidence_on_arrays(case: str) -> None:
     kernel, mean, likelihood = (gpflow.utilities.deepcopy(part) for part in CASES[case])
@@ -84,6 +85,7 @@ def test_the_prior_variance_keeps_its_digits_beside_the_noise() -> None:
     assert np.max(kernel(X, full_cov=False)) == pytest.approx(1e10 * noise, rel=1e-6)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.filterwarnings("ignore:.*has a range of")
 def test_a_second_climb_goes_no_further_where_there_is_no_noise() -> None:
     """It ended nats higher, with an evidence of round-off and variances of f below zero."""

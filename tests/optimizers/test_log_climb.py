@@ -76,6 +76,7 @@ def test_weighted_rows_and_their_gradient(outputs, monkeypatch):
     assert_allclose(gradient, numeric, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.exhaustive
 def test_exact_density_and_its_gradient():
     built = model()
     coordinates = coordinates_of(built)
@@ -119,6 +120,7 @@ def test_a_climb_ends_at_the_maximum_of_the_exact_density():
     assert run.value > best_of(gpflow.models.GPR((X, Y), *parts, noise_variance=0.05)) - 1e-2
 
 
+@pytest.mark.exhaustive
 def test_a_late_climb_takes_one_iteration():
     built = model()
     coordinates = coordinates_of(built)
@@ -133,6 +135,7 @@ def test_a_late_climb_takes_one_iteration():
     assert shown[-1].startswith("here, ") and f"{run.value:.6g} nats" in shown[-1]
 
 
+@pytest.mark.exhaustive
 def test_a_start_that_is_not_finite_is_an_error():
     built = model(m=3)
     built.data = built.data[0], 1e200 * built.data[1]

@@ -63,7 +63,7 @@ def _reference(name: str, k: gr.Grams, y: np.ndarray) -> float:
     return col.collapsed_orthogonal(k, y, NOISE)
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("whiten", [True, False])
 @pytest.mark.parametrize("latents", [1, 2])
 @pytest.mark.parametrize("name", BASES)
@@ -90,6 +90,7 @@ def test_bound_is_the_reference_and_is_reached(name, latents, whiten):
         assert_allclose(gradient, np.zeros(gradient.shape), atol=1e-4)
 
 
+@pytest.mark.exhaustive
 def test_each_latent_with_a_kernel_of_its_own_is_a_model_of_its_own():
     kernel, _ = kernel_of("separate")
     points = gpflow.inducing_variables.SharedIndependentInducingVariables
@@ -113,7 +114,7 @@ def _separate_points(kind: str) -> tuple[gpflow.kernels.Kernel, Any]:
     return kernel, gpflow.inducing_variables.SharedIndependentInducingVariables(points[0])
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("kind", ["both", "kernels", "points", "neither"])
 def test_coupled_bound_and_its_gradient_in_closed_form(kind):
     """Those of a GPflow SGPR for each latent, whatever the latents share; in kernel, points, noise
@@ -174,6 +175,7 @@ def test_chain_of_bounds():
         assert_allclose(bounds[name], bounds["orthogonal"], rtol=1e-7)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("latents", [1, 2])
 def test_mean_points_at_the_inducing_points_give_sgpr(latents):
     kernel = matern(1.3, 0.8)
@@ -201,6 +203,7 @@ def test_inducing_points_at_the_data_give_the_exact_posterior():
         assert_allclose(left, right, rtol=1e-6, atol=1e-8)
 
 
+@pytest.mark.exhaustive
 def test_mean_points_at_the_data_give_the_exact_mean():
     kernel, data = matern(1.3, 0.8), (X, Y[:, :1])
     exact = gpflow.models.GPR(data, kernel, mean_function=TREND, noise_variance=NOISE)
@@ -270,6 +273,7 @@ def test_gradient_by_finite_differences(name):
             assert_allclose(slopes[entry], (up - down) / 2e-5, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.exhaustive
 def test_only_plain_gaussian_noise_has_a_closed_form():
     basis = OrthogonalBasis(GAMMA, BETA)
     varying = gl.Gaussian(scale=gpflow.functions.Linear(np.ones((2, 1)), np.ones(1)))
@@ -309,7 +313,7 @@ def test_noise_of_one_variance_may_be_an_array_or_a_scale(noise: gl.Gaussian) ->
     assert_allclose([bound, optimum.elbo, model.elbo(data)], expected, rtol=1e-9)
 
 
-@pytest.mark.costly(keep=3)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("seed", range(8))
 def test_in_single_precision_mean_points_that_beta_explains_do_no_harm(seed: int) -> None:
     """The residual kernel at gamma is then round-off, negative in places; the bound is the
@@ -342,7 +346,7 @@ def _ill_conditioned(covariance: str) -> tuple[BasisGP, tuple[np.ndarray, np.nda
     return BasisGP(kernel, gl.Gaussian(0.01), basis, num_data=200), (inputs, outputs)
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("size", [1e-6, 1e-10])
 def test_the_inverse_form_is_found_where_its_prior_is_ill_conditioned(size: float) -> None:
     gpflow.config.set_default_jitter(size)
@@ -355,7 +359,7 @@ def test_the_inverse_form_is_found_where_its_prior_is_ill_conditioned(size: floa
     assert_allclose(bounds, bounds[-1], rtol=1e-6)
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "basis", [CoupledBasis(BETA), DecoupledBasis(UNION, BETA, mean_scaling="none")]
 )

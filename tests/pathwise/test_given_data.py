@@ -72,7 +72,7 @@ def _drawn(kernels: list, seed: int) -> tuple:
     return *values, np.sqrt(NOISE) * rng.standard_normal((S, len(kernels), N))
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", PARTS)
 def test_each_draw_is_that_of_the_dense_formula(name: str) -> None:
     make, latents = PARTS[name]
@@ -118,9 +118,7 @@ def _site_moments(
     )
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param("Gaussian", marks=pytest.mark.exhaustive), "Bernoulli"]
-)
+@pytest.mark.exhaustive
 def test_moments_are_those_of_the_dense_posterior_at_the_sites(name: str) -> None:
     """Without noise of Monte Carlo: the last draw is the mean, the others are columns of a root of
     the covariance.
@@ -264,6 +262,7 @@ def test_a_solve_that_is_cut_short_warns(monkeypatch: pytest.MonkeyPatch) -> Non
     assert np.all(np.isfinite(draws(NEW)))
 
 
+@pytest.mark.exhaustive
 def test_what_cannot_be_drawn_is_refused_and_nothing_changes() -> None:
     model, data = _solved()
     before = [parameter.numpy() for parameter in model.parameters]

@@ -83,6 +83,7 @@ MODELS = {
 }  # fmt: skip
 
 
+@pytest.mark.costly(keep=2)
 @pytest.mark.parametrize("make", MODELS.values(), ids=MODELS)
 def test_moments_are_those_of_predictions(make: Callable[[], NNGP]) -> None:
     model, identity = make(), Identity()
@@ -108,6 +109,7 @@ def test_with_all_rows_draws_are_joint() -> None:
     np.testing.assert_allclose(root.T @ root, cov[0], atol=1e-5)
 
 
+@pytest.mark.exhaustive
 def test_each_draw_may_have_inputs_of_its_own() -> None:
     model = _gaps()
     draws, inputs = pathwise_samples(model, 3), RNG.uniform(-1, 1, (3, 5, 2))

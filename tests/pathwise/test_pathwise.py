@@ -110,7 +110,7 @@ def models() -> dict:
         return _models(np.random.default_rng(0))
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", NAMES)
 def test_moments_are_those_of_predict_f(models, name, rng) -> None:
     with gpflow.config.as_context(gpflow.config.Config(jitter=1e-3)):
@@ -128,7 +128,7 @@ def test_moments_are_those_of_predict_f(models, name, rng) -> None:
         )
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", ["coupled", "separate", "mixed", "solve", "sites"])
 def test_each_draw_has_inputs_of_its_own_if_it_wants(models, name, rng) -> None:
     draws = pathwise_samples(models[name], 3)
@@ -162,6 +162,7 @@ def test_features_of_the_prior_average_to_the_kernel(kernel, rng) -> None:
     np.testing.assert_allclose(features @ features.T, kernel(NEW), atol=5.0 * 1.5 / np.sqrt(count))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("kind", [CVIGP, NNGP])
 def test_draws_have_the_deviation_of_the_posterior_with_few_frequencies(kind, rng) -> None:
     """Frequencies that all draws share gave ratios of 0.5 to 1.5 here."""
@@ -181,6 +182,7 @@ def test_draws_have_the_deviation_of_the_posterior_with_few_frequencies(kind, rn
     assert np.max(np.abs(values.mean(axis=0) - mean) / np.sqrt(variance)) < 4.5 / np.sqrt(2000)
 
 
+@pytest.mark.exhaustive
 def test_draws_are_functions_fixed_by_their_seed(rng) -> None:
     data = rng.uniform(-1, 1, (30, 2)), rng.standard_normal((30, 1))
     model = CVIGP(data, gpflow.kernels.Matern52(), gpflow.likelihoods.Gaussian(0.1))
@@ -205,6 +207,7 @@ def test_draws_are_functions_fixed_by_their_seed(rng) -> None:
     np.testing.assert_allclose(tape.gradient(first, X)[:, 0], numerical, rtol=1e-6, atol=1e-8)
 
 
+@pytest.mark.exhaustive
 def test_what_is_not_known_is_refused(rng) -> None:
     data = rng.uniform(-1, 1, (5, 2)), rng.standard_normal((5, 1))
     noise = gpflow.likelihoods.Gaussian(0.1)

@@ -239,6 +239,7 @@ def test_fixed_point_of_diagonal_sites_is_the_best_factorised_gaussian(name):
     assert cvi.kl_bound(K, prior_mean, full, expect) > bound + 1e-5
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("draws", [combinations, lambda items, size: product(items, repeat=size)])
 @pytest.mark.parametrize("size", [1, 2, 3])
 def test_global_steps_average_over_all_subsets_to_the_full_step(size, draws):
@@ -330,6 +331,7 @@ def test_prior_of_independent_latents_datum_by_datum():
     same((blocks[::2, ::2], blocks[1::2, 1::2], blocks[::2, 1::2]), (*K, 0.0 * K[0]), 0.0)
 
 
+@pytest.mark.exhaustive
 def test_change_of_sites_and_the_refusal_of_steps_that_do_not_settle():
     old, new = cvi.no_sites(2), cvi.Sites(np.array([3.0, 0.0]), np.array([0.0, 8.0]))
     assert_allclose(cvi.site_change(old, new, 0.5), (9.0 + 16.0) / 0.25, rtol=1e-14)

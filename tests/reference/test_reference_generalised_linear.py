@@ -68,6 +68,7 @@ def test_gaussian_step_of_size_one_is_bayesian_linear_regression(N, D):
     same(glm.dual_weights(*model, steps_on_the_data(model, expect, 1.0, 1)), exact, 1e-9)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", LIKELIHOODS)
 @pytest.mark.parametrize(("N", "D"), [(8, 3), (4, 6)])
 def test_weights_and_data_agree_after_every_number_of_steps(name, N, D):
@@ -87,6 +88,7 @@ def test_weights_and_data_agree_after_every_number_of_steps(name, N, D):
         assert_allclose(glm.bound(*model, weights, expect), bound, rtol=1e-10)
 
 
+@pytest.mark.exhaustive
 def test_gp_with_a_linear_kernel_is_a_linear_model():
     (_, prior_mean, X), expect = setting()
     variances = np.array([0.5, 2.0, 1.5])

@@ -5,6 +5,7 @@ optimizer.
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from numpy.testing import assert_allclose
 from scipy.integrate import trapezoid
 from scipy.optimize import minimize
@@ -27,6 +28,7 @@ def test_gamma_poisson_evidence_is_the_bound_at_the_posterior():
     assert_allclose(trapezoid(joint * rates, rates) / np.exp(evidence), a / b, rtol=1e-8)
 
 
+@pytest.mark.exhaustive
 def test_normal_gamma_posterior_and_the_divergence_from_it():
     prior = reference.NormalGamma(0.2, 0.5, 2.0, 1.5)
     exact, evidence = reference.normal_gamma(Y, prior)

@@ -95,6 +95,7 @@ def test_fisher_matrix_of_the_coefficients_is_block_diagonal_with_the_prior_metr
     assert_allclose(ref.brute_force_kl(*moved, *q), metric, rtol=1e-9)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", LIKELIHOODS)
 def test_gradients_of_the_elbo_by_finite_differences(name):
     (k, a_g, m, S), scale = _setting(), 2.5
@@ -231,6 +232,7 @@ def test_gamma_step_limit_is_sharp(factor, converges):
     assert converges or np.abs(a_g).max() > 1e3
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", LIKELIHOODS)
 def test_optimum_is_stationary_and_a_maximum(name):
     k, rng = make_grams(jitter=0.1, N=8), np.random.default_rng(6)
@@ -251,6 +253,7 @@ def test_optimum_is_stationary_and_a_maximum(name):
         assert_allclose(best, col.collapsed_orthogonal(k, y, NOISE), rtol=1e-11)
 
 
+@pytest.mark.exhaustive
 def test_optimum_knows_the_mean_function():
     k = make_grams(jitter=0.1)
     y, shift = labels("gaussian", len(k.K_x)), np.linspace(0.0, 1.0, len(k.K_x))

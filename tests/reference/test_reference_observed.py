@@ -40,6 +40,7 @@ def test_counts_sum_to_one(law, size):
         assert np.all(zero > 0.3)
 
 
+@pytest.mark.exhaustive
 def test_amounts_have_the_moments_of_a_tweedie():
     y = np.linspace(1e-4, 60.0, 6001)
     densities = np.exp([ref.tweedie(value, 0.7, 1.4)(np.array([1.0])) for value in y])[:, 0]

@@ -99,6 +99,7 @@ def test_published_code_with_one_factorisation_is_conjugate_computation(batch):
     same(tau, stepped.tau)
 
 
+@pytest.mark.exhaustive
 def test_fixed_points_are_those_of_conjugate_computation():
     K, prior_mean, expect = setting(N=6)
     best = cvi.run(K, prior_mean, cvi.no_sites(6), expect)

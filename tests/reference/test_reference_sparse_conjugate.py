@@ -132,7 +132,7 @@ def test_inducing_points_at_the_data_have_the_sites_of_the_full_gp_less_the_prio
     assert_allclose(sp.projected_bound(K, K, kdiag, tied, expect, MEAN), bound, rtol=1e-10)
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", LIKELIHOODS)
 def test_fixed_point_is_the_best_gaussian(name):
     _, (Kuu, Kuf, kdiag), expect = setting(name, M=3)
@@ -212,6 +212,7 @@ def _held_fixed(sites, old, expect):
     }
 
 
+@pytest.mark.exhaustive
 def test_what_is_held_fixed_matters_only_when_the_hyperparameters_have_moved():
     old, expect = np.zeros(4), setting()[2]
     held = _held_fixed(sp.run(*_moving(old), expect, MEAN), old, expect)
@@ -238,6 +239,7 @@ def _model(theta, X):
     return gr.matern32(X, X, np.exp(theta[0]), np.exp(theta[1])), theta[2] * X[:, 0] + theta[3]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("likelihood", [LIKELIHOODS["bernoulli"], cvi.student_t(3.0, 0.5)])
 def test_gradients_of_the_full_gp_with_sites_or_q_held_fixed(likelihood):
     rng, theta = np.random.default_rng(0), np.array([0.2, -0.1, 0.5, -0.3])

@@ -54,7 +54,7 @@ def _words() -> Words:
     return Words(*(part[np.argsort(BLOCKS[0].rows)] for part in words))
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("diagonal", [False, True])
 def test_gaussian_documents_are_at_the_optimum_of_the_reference(diagonal: bool) -> None:
     """And the bound on E lse costs little: that of the exact one, by quadrature, is above by a few
@@ -128,6 +128,7 @@ def test_bound_on_log_sum_exp(rng: np.random.Generator) -> None:
     assert tilted_bound(m, diagonal, a)[0] == pytest.approx(tilted_bound(m, full, a)[0])
 
 
+@pytest.mark.exhaustive
 def test_dirichlet_documents_are_at_the_optimum_of_the_reference() -> None:
     mu, Sigma = MU[:2], SIGMA[:2, :2]
     family = LogisticDirichlet(mu, Sigma)
@@ -183,7 +184,7 @@ def test_steps_that_lower_a_bound_are_not_made() -> None:
     assert_allclose(ascend(start, words, start, 1e-9, 20).x, 0.0, atol=1e-9)
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("posterior", POSTERIORS)
 def test_bound_rises_and_topics_that_go_together_are_correlated(posterior: str) -> None:
     counts, start = generated(200, topics=4), {"start": "random", "seed": 1, "fresh_passes": 3}
@@ -205,6 +206,7 @@ def test_bound_rises_and_topics_that_go_together_are_correlated(posterior: str) 
 LONG = {"max_passes": 2, "start_passes": 2, "tolerance": 0.0, "posterior": "gaussian"}
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("learn", [True, False])
 def test_wide_priors_and_long_documents_in_single_precision(learn: bool) -> None:
     """The precision of q(eta_d) goes from 1e-4 to 1e4, more than single precision holds."""
@@ -279,7 +281,7 @@ def test_a_prior_of_the_covariance_is_an_inverse_wishart() -> None:
     assert fitted.bound == pytest.approx(topics + fitted.proportions.log_prior, rel=1e-12)
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("posterior", POSTERIORS)
 def test_the_bound_with_the_covariances_prior_rises_and_the_covariance_stays_near_it(
     posterior: str,
@@ -308,6 +310,7 @@ def test_points_have_the_moments_of_the_normal() -> None:
     assert_allclose(np.einsum("sa,sb,sc->abc", points, points, points), 0.0, atol=1e-12)
 
 
+@pytest.mark.exhaustive
 def test_stochastic_correlated_topics() -> None:
     counts, options = generated(100), {"posterior": "dirichlet", "start": "random"}
     batch, model = (

@@ -117,6 +117,7 @@ def test_a_document_does_not_depend_on_the_others_of_a_call(kind: Kind) -> None:
         assert_allclose(np.log(fitted.perplexity(part)), words @ logs / words.sum(), rtol=1e-4)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "kind, options",
     [

@@ -146,6 +146,7 @@ def test_a_trained_mean_at_more_points_remembers_and_updates_in_units() -> None:
     np.testing.assert_allclose(found[1], variance * model.outputs.scale**2, rtol=1e-8)
 
 
+@pytest.mark.exhaustive
 def test_shared_inducing_points_are_in_units(exact) -> None:
     options = {"num_inducing": 8, "num_mean_points": 0, "verbose": False}
     model = gd.build(X, Y, outputs="coregionalised", **options)
@@ -158,6 +159,7 @@ def test_shared_inducing_points_are_in_units(exact) -> None:
         _ = exact.inducing_variable
 
 
+@pytest.mark.exhaustive
 def test_rows_left_out_are_in_units(exact) -> None:
     """With all other rows as neighbours it is the formula of the exact GP."""
     model = gd.build(X, Y[:, :1], num_neighbours=29, verbose=False)
@@ -177,6 +179,7 @@ def test_rows_left_out_are_in_units(exact) -> None:
         exact.leave_one_out()
 
 
+@pytest.mark.exhaustive
 def test_a_record_is_in_units(exact) -> None:
     held_out = (NEW, Y[:6, :1])
     model = gd.build(X, Y[:, :1], verbose=False)
@@ -248,6 +251,7 @@ def test_a_posterior_is_cached_in_units(exact, tmp_path) -> None:
     np.testing.assert_allclose(found[0], exact.predict_f(NEW)[0], rtol=1e-9)
 
 
+@pytest.mark.exhaustive
 def test_a_posterior_of_a_frame_takes_its_columns_of_numbers() -> None:
     """A server, which has no frames, is given them."""
     frame = pd.DataFrame({"x": X[:, 0], "kind": np.where(X[:, 1] > 1.0, "a", "b"), "y": Y[:, 0]})
@@ -269,6 +273,7 @@ def test_functions_are_drawn_in_units(exact) -> None:
     assert np.all(np.abs(values.mean(axis=0) - mean) < error)
 
 
+@pytest.mark.exhaustive
 def test_new_rows_are_taken_in_units(exact) -> None:
     model = gpflow.utilities.deepcopy(exact)
     model.update((NEW, Y[:6, :1]))
@@ -353,6 +358,7 @@ def test_threads_that_update_a_model_lose_no_rows(kind, monkeypatch) -> None:
     )
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("what", ["gaps", "censored"])
 def test_a_bound_counts_the_entries_that_new_rows_have(what: str) -> None:
     """The determinant of the scaling is of the entries that are seen, also after an update."""
@@ -380,6 +386,7 @@ def test_plots_are_in_units(exact) -> None:
     assert [ax.get_xlabel() for ax in figure.axes][:3] == ["age", "town=a", "town=b"]
 
 
+@pytest.mark.exhaustive
 def test_parts_of_a_kernel_keep_their_units() -> None:
     """A kernel handed over is in units of X; its variance is in those of Y at last."""
     parts = gpflow.kernels
@@ -428,6 +435,7 @@ def test_kernels_of_outputs_are_in_units(kind: str) -> None:
     )
 
 
+@pytest.mark.exhaustive
 def test_other_noise_is_in_units() -> None:
     for name in ("student_t", "laplace"):
         model = gd.build(X, Y[:, :1], name, verbose=False)
@@ -444,6 +452,7 @@ def test_other_data_of_a_full_gp_have_no_bound(exact) -> None:
         exact.elbo((NEW, Y[:6, :1]))
 
 
+@pytest.mark.exhaustive
 def test_parts_are_views_of_what_trains() -> None:
     model = gd.build(X, Y[:, :1], verbose=False)
     inside, factor = model.model.kernel, X.std(axis=0)
@@ -477,6 +486,7 @@ def test_views_refuse_what_would_have_no_effect() -> None:
     np.testing.assert_allclose(model.model.kernel.lengthscales, 3.0)
 
 
+@pytest.mark.exhaustive
 def test_callbacks_and_the_line_show_units(monkeypatch) -> None:
     lines: list[str] = []
     monkeypatch.setattr(

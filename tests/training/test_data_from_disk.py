@@ -227,6 +227,7 @@ def test_wrong_batches_end_a_run() -> None:
         _trace(lambda: iter([(X, Y), (X, np.full_like(Y, np.inf))]), steps=2)
 
 
+@pytest.mark.exhaustive
 def test_constant_columns_on_disk_are_named() -> None:
     X, Y = sine()
     with pytest.warns(UserWarning, match=r"X\[:, 0\] is constant"):

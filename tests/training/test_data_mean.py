@@ -126,6 +126,7 @@ def test_gaussian_noise_trains_all_of_it(fitted: tuple[ODVGP, FitResult]) -> Non
     ]  # the inputs are no Parameter
 
 
+@pytest.mark.exhaustive
 def test_the_best_mean_is_left_at_the_end(fitted: tuple[ODVGP, FitResult]) -> None:
     model = fitted[0]
     before = float(model.elbo((X, Y)))
@@ -432,6 +433,7 @@ OPTIONS: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("options, message", OPTIONS.values(), ids=OPTIONS)
 def test_options_of_other_mean_points_are_refused(options: dict[str, Any], message: str) -> None:
     model = _model()
@@ -490,6 +492,7 @@ def test_a_run_that_is_refused_leaves_a_trained_mean_as_it_was(
     np.testing.assert_array_equal(model.predict_f(X)[0], mean)
 
 
+@pytest.mark.exhaustive
 def test_streams_and_other_models_are_refused() -> None:
     model = _model()
     before = values(model)

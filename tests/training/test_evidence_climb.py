@@ -99,6 +99,7 @@ def test_build_chooses_it_unless_steps_are_asked_for(capsys: pytest.CaptureFixtu
     assert isinstance(gd.build(*sine(501), verbose=False).model, gd.models.CVIGP)
 
 
+@pytest.mark.exhaustive
 def test_a_limit_of_steps_is_one_of_evaluations() -> None:
     model = gd.models.CVIGP(sine(30), gpflow.kernels.Matern52(), gpflow.likelihoods.Gaussian(0.5))
     start = float(gd.fit(model, steps=1, compile=False, **QUIET).elbo)
@@ -106,6 +107,7 @@ def test_a_limit_of_steps_is_one_of_evaluations() -> None:
     assert again.reason == "converged" and again.elbo > start
 
 
+@pytest.mark.exhaustive
 def test_estimators_are_exact_for_few_rows() -> None:
     X, Y = sine(40)
     regressor = DecoupledGPRegressor().fit(X, Y[:, 0])

@@ -61,6 +61,7 @@ def test_it_is_the_log_density_at_the_final_parameters(name: str) -> None:
     assert f", log evidence {expected:.6g} nats (exact)" in str(result)
 
 
+@pytest.mark.exhaustive
 def test_it_is_in_the_units_of_y() -> None:
     model = Standardized(lambda X, Y: _sparse(), (3.0 * X + 1.0, 100.0 * Y))
     result = model.fit(**QUICK)
@@ -87,6 +88,7 @@ def test_there_is_none_where_it_cannot_be_had(kind: str) -> None:
     assert result.evidence is None and "log evidence" not in str(result)
 
 
+@pytest.mark.exhaustive
 def test_many_rows_have_an_interval_if_there_is_time(monkeypatch: pytest.MonkeyPatch) -> None:
     model = MODELS["CVIGP"]()
     monkeypatch.setattr(sys.modules[PLACE], "EXACT_ROWS", 10)
@@ -110,6 +112,7 @@ def test_an_interrupt_leaves_the_result(monkeypatch: pytest.MonkeyPatch) -> None
     assert gd.fit(_sparse(), (X, Y), **QUICK).evidence is None
 
 
+@pytest.mark.exhaustive
 def test_it_is_printed_below_the_progress_line(capsys: pytest.CaptureFixture[str]) -> None:
     result = gd.fit(_sparse(), (X, Y), **{**QUICK, "progress": True})
     assert str(result.evidence) in capsys.readouterr().err

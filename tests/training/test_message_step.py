@@ -105,6 +105,7 @@ def test_seeds_and_draws() -> None:
     assert result.elbo == pytest.approx(np.mean(traces[2][-20:])), "the bound is an estimate"
 
 
+@pytest.mark.exhaustive
 def test_a_resumed_fit_goes_on_to_the_same_trace(tmp_path) -> None:
     options = {"natural_gradient": 0.5, "progress": False, "compile": False}
     expected = gd.fit(_coupled(), steps=6, **options)

@@ -109,6 +109,7 @@ def test_no_pass_begins_after_the_deadline():
     assert len(SiteSweeps(model(), compile=False).run(9, tolerance=0.0, deadline=0.0).changes) == 1
 
 
+@pytest.mark.exhaustive
 def test_a_pass_ends_at_the_deadline(monkeypatch: pytest.MonkeyPatch):
     """A batch takes one second of a clock that nothing else moves."""
     one, now = model(), [0.0]

@@ -275,6 +275,7 @@ def test_options_that_would_be_ignored_are_refused(options, message):
     np.testing.assert_array_equal(values(one), before)
 
 
+@pytest.mark.exhaustive
 def test_minibatches_climb_the_same_likelihood():
     """One batch of all rows has the gradient of all, and pools follow each other."""
     one = model()

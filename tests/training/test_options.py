@@ -109,7 +109,7 @@ BAD = {
 }
 
 
-@pytest.mark.costly(keep=12)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("options, message", BAD.values(), ids=BAD)
 def test_fit_refuses_bad_options(options: dict, message: str) -> None:
     model = orthogonal()
@@ -148,6 +148,7 @@ def test_other_names_of_held_out_data_lead_to_evaluation(name: str) -> None:
         fit(orthogonal(), (X, Y), **{name: (X, Y)})
 
 
+@pytest.mark.exhaustive
 def test_flags_that_natural_gradients_cannot_follow_are_refused() -> None:
     model = orthogonal()
     gpflow.set_trainable(model.basis.q_mu, False)

@@ -58,6 +58,7 @@ def test_evaluation_is_recorded_every_so_many_steps_and_at_the_end() -> None:
     assert len(result.history["evaluation_seconds"]) == 3
 
 
+@pytest.mark.exhaustive
 def test_chunks_of_the_evaluation_do_not_matter() -> None:
     model, data = orthogonal(), sine(50)
     whole, parts = held_out_metrics(model, data), held_out_metrics(model, data, chunk=7)
@@ -152,7 +153,7 @@ def test_progress_line_can_be_switched_off(capfd) -> None:
     assert capfd.readouterr() == ("", "")
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("limit", [{"steps": 4}, {"steps": None, "seconds": 0.3}])
 def test_progress_line_shows_where_the_run_is(limit: dict, capfd) -> None:
     result = _fit(progress=True, evaluation=sine(seed=1), evaluate_every=1, report_every=1, **limit)

@@ -379,6 +379,7 @@ def test_the_bound_of_the_result_is_the_bound_of_the_model() -> None:
     assert np.array_equal(tf.random.get_global_generator().state.numpy(), state)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("rows", "options", "held"),
     [
@@ -405,6 +406,7 @@ def test_sites_are_held_where_a_batch_has_twice_as_many_rows_as_there_are_sites(
     assert plan.parts[0].stage.holds_sites is held
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("rows", "options", "rho"),
     [

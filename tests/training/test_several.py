@@ -55,6 +55,7 @@ def _batches(size: int | None = 20) -> ArrayBatches:
     return ArrayBatches(*map(tf.constant, sine()), size, 0)
 
 
+@pytest.mark.exhaustive
 def test_nothing_is_computed_after_a_step_that_fails_and_steps_wait_for_each_other() -> None:
     total, rate = tf.Variable(0.0, dtype=tf.float64), tf.Variable(0.0, dtype=tf.float64)
 
@@ -81,7 +82,7 @@ def test_nothing_is_computed_after_a_step_that_fails_and_steps_wait_for_each_oth
     assert total == 10.5
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("size", [20, None])
 @pytest.mark.parametrize("name", MODELS)
 def test_the_steps_are_those_taken_one_by_one(
@@ -219,6 +220,7 @@ def test_a_limit_of_seconds_is_kept_to_a_step(calls: list[int], monkeypatch) -> 
     np.testing.assert_allclose(result.history["seconds"], 1.0 + np.arange(46))
 
 
+@pytest.mark.exhaustive
 def test_large_models_and_those_with_draws_take_one_step_a_call() -> None:
     model = orthogonal()
     assert is_small(model, _batches()) and is_small(model, _batches(None))
@@ -235,7 +237,7 @@ def test_large_models_and_those_with_draws_take_one_step_a_call() -> None:
     assert not is_small(drawn, _batches())
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("how", ["eagerly", "a dataset", "another optimizer"])
 def test_other_ways_to_run_take_one_step_a_call(how: str, calls: list[int]) -> None:
     X, Y = sine()

@@ -117,6 +117,7 @@ def test_the_bound_is_at_its_best(kind: str) -> None:
         assert sites.elbo == pytest.approx(result.elbo, abs=1e-6)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("rows", "classes", "full"), [(30, 3, True), (334, 10, True), (335, 10, False)]
 )
@@ -175,6 +176,7 @@ def test_a_climb_goes_on_after_a_trial_far_too_long() -> None:
     assert again.elbo - first.elbo < 0.1
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("kind", ["labels", "multipliers", "chain"])
 def test_sites_that_are_written_come_back(kind: str) -> None:
     model, rng = _model(kind), np.random.default_rng(0)
@@ -190,6 +192,7 @@ def test_sites_that_are_written_come_back(kind: str) -> None:
     np.testing.assert_allclose(f[:30], np.zeros_like(mean) + shift, atol=1e-6)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("kind", ["labels", "multipliers"])
 def test_a_climb_starts_from_zeros_and_from_the_sites_of_the_model(
     kind: str, monkeypatch: pytest.MonkeyPatch

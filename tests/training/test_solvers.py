@@ -32,7 +32,7 @@ def _fit(model, **options):
     )
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "solver, name",
     [("adam", "ODVGP"), ("natural", "ODVGP"), ("newton", "ODVGP"), ("adam", "HDVGP")]
@@ -48,6 +48,7 @@ def test_every_solver_of_the_mean_raises_the_bound(solver: str, name: str) -> No
     assert all(not np.array_equal(before[path], after[path]) for path in before)
 
 
+@pytest.mark.exhaustive
 def test_newton_finds_the_optimum_of_the_mean_in_one_step() -> None:
     model, data = orthogonal(num_data=60), sine()
     for part in (model.kernel, model.likelihood, model.basis.gamma, model.basis.beta):
@@ -184,7 +185,7 @@ UNUSABLE = {
 }
 
 
-@pytest.mark.costly(keep=3)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("make, message", UNUSABLE.values(), ids=UNUSABLE)
 def test_optimizers_that_cannot_be_driven_are_refused(make, message: str) -> None:
     model, optimizer = orthogonal(), make()

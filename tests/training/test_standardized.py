@@ -115,6 +115,7 @@ def test_predictions_are_those_of_a_model_in_the_units_of_the_data(outputs: int)
     assert float(model.elbo()) == pytest.approx(elbo, rel=1e-8)
 
 
+@pytest.mark.exhaustive
 def test_samples_are_in_the_units_of_y(trained) -> None:
     X = _units(3, 2)[0]
     samples = trained.predict_f_samples(X, 4000).numpy()
@@ -229,6 +230,7 @@ def test_any_size(size: float) -> None:
     np.testing.assert_allclose(scaled.inverse_transform(Z), X, rtol=1e-10)
 
 
+@pytest.mark.exhaustive
 def test_float32_keeps_the_digits_of_large_numbers() -> None:
     gpflow.config.set_default_float(np.float32)
     X = 1e8 + np.arange(10.0)[:, None]
@@ -283,6 +285,7 @@ def test_the_bound_counts_the_rows_that_it_was_trained_on() -> None:
     assert float(model.elbo()) == pytest.approx(float(expected), rel=1e-9)
 
 
+@pytest.mark.exhaustive
 def test_what_is_no_pair_of_data_is_refused() -> None:
     X, Y = sine(40)
     model = gd.build(X, Y, num_inducing=6, num_mean_points=0, verbose=False)

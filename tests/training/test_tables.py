@@ -79,6 +79,7 @@ def test_each_kind_has_its_columns() -> None:
     assert table.left_out == 2 and table.targets == ("price",)
 
 
+@pytest.mark.exhaustive
 def test_the_rules_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
     gd.build(FRAME, "price")
     said = capsys.readouterr().out
@@ -109,6 +110,7 @@ def test_columns_are_read_by_name(model) -> None:
     assert scores["log_density"] == pytest.approx(density.mean())
 
 
+@pytest.mark.exhaustive
 def test_numbers_are_scaled_and_columns_of_0_and_1_are_not(model) -> None:
     scaled = np.isin(model.table.names, ["area", "sold", "rooms"])
     np.testing.assert_array_equal(model.inputs.scale.numpy() != 1.0, scaled)
@@ -205,6 +207,7 @@ def test_names_may_be_numbers_and_tuples(names: list) -> None:
         Table.split(frame, "b")
 
 
+@pytest.mark.exhaustive
 def test_it_is_saved_and_copied(model, tmp_path) -> None:
     gd.save(model, tmp_path / "model.zip")
     expected = model.predict_y(FRAME)[0]
@@ -285,6 +288,7 @@ def test_classes_have_names(kind: str, capsys: pytest.CaptureFixture[str]) -> No
         model.predict_log_density((X, np.full(6, "never")))
 
 
+@pytest.mark.exhaustive
 def test_grades_need_an_order() -> None:
     """Words in alphabetical order would be silent nonsense."""
     words = ["low", "high", "mid", "low", "high", "mid"]
@@ -366,6 +370,7 @@ def test_rows_and_frames_of_arrays_are_refused(model) -> None:
         gd.fit(arrays, FRAME, **EAGER)
 
 
+@pytest.mark.exhaustive
 def test_messages_name_the_columns_of_the_frame() -> None:
     frame = _frame().dropna().assign(floor=1.0)
     with pytest.warns(UserWarning, match=r"X\[:, \d+\] \(column 'floor'\) is constant"):
@@ -381,6 +386,7 @@ def test_messages_name_the_columns_of_the_frame() -> None:
         gd.build(*arrays, verbose=False)
 
 
+@pytest.mark.exhaustive
 def test_estimators_take_frames() -> None:
     """Of an index of floats pandas 2 read blocks of rows by label: 27 of 60 predictions."""
     labelled = KNOWN.set_axis(np.repeat(np.linspace(50.0, 0.5, len(KNOWN) // 2), 2))
@@ -424,6 +430,7 @@ def test_one_column_is_a_series(name: str | None) -> None:
         model.predict_y(area.rename("floor"))
 
 
+@pytest.mark.exhaustive
 def test_one_column_of_words_or_dates_is_a_series() -> None:
     words = gd.build(FRAME.city, FRAME.price, verbose=False)
     assert words.table.columns[0].kind == "category"

@@ -69,6 +69,7 @@ def test_partial_dependence_of_noise_that_varies() -> None:
     assert np.all(noise["mean"] < np.log(Y.std()))  # of the deviation, in units of Y
 
 
+@pytest.mark.exhaustive
 def test_partial_dependence_of_a_frame_has_each_category() -> None:
     frame = pd.DataFrame({"x": X[:, 0], "town": np.where(X[:, 1] > 5.0, "a", "b"), "y": Y})
     frame["y"] += 4.0 * (frame["town"] == "a")
@@ -79,6 +80,7 @@ def test_partial_dependence_of_a_frame_has_each_category() -> None:
     assert found.loc["a", "low"] > found.loc["b", "high"]
 
 
+@pytest.mark.exhaustive
 def test_sobol_shares_are_those_of_the_parts(model) -> None:
     found = sobol_shares(model, X)
     assert list(found.index)[:2] == ["X[:, 0]", "X[:, 1]"] and len(found) == 3
@@ -103,6 +105,7 @@ def test_sobol_shares_are_of_an_output() -> None:
     assert len(found) == 3 and found["share"].sum() == pytest.approx(1.0)
 
 
+@pytest.mark.exhaustive
 def test_what_has_no_effects_is_refused(model) -> None:
     with pytest.raises(ModelError, match="this is a CVIGP"):
         partial_dependence(model.model, X, 0)

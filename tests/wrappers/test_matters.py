@@ -39,6 +39,7 @@ def test_inputs_are_ranked_by_what_they_tell(model) -> None:
         importance(model.model, TEST)
 
 
+@pytest.mark.exhaustive
 def test_two_models_are_compared_row_by_row(model) -> None:
     other = gd.build(TRAIN.drop(columns="wave"), "y", verbose=False)
     gd.fit(other, progress=False)
@@ -63,6 +64,7 @@ def test_a_record_is_a_table() -> None:
     assert table["elbo"].iloc[-1] == pytest.approx(result.history["elbo"][-1])
 
 
+@pytest.mark.exhaustive
 def test_partial_dependence_is_scikit_learns() -> None:
     pytest.importorskip("matplotlib")
     from sklearn.inspection import PartialDependenceDisplay

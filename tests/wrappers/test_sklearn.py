@@ -57,7 +57,7 @@ _SAID = (
 )
 
 
-@pytest.mark.costly(keep=8)
+@pytest.mark.exhaustive
 @pytest.mark.filterwarnings(f"ignore:({_SAID})")
 @parametrize_with_checks(
     [DecoupledGPRegressor(steps=4, **FAST), DecoupledGPClassifier(steps=6, **FAST)],
@@ -90,6 +90,7 @@ def test_each_verb_asks_for_fit_first(kind) -> None:
             getattr(kind(), verb)(np.zeros((3, 2)))
 
 
+@pytest.mark.exhaustive
 def test_weights_are_no_copies() -> None:
     """Three copies of each row leave no noise to learn; weights of 3 change nothing."""
     rng = np.random.default_rng(0)
@@ -104,7 +105,7 @@ def test_weights_are_no_copies() -> None:
     assert errors[0] < 0.15 and errors[1] > 0.25
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("options", [{}, {"num_neighbours": 8}, {"validation_fraction": 0.2}])
 @pytest.mark.parametrize("kind", [DecoupledGPRegressor, DecoupledGPClassifier])
 def test_weights_are_relative_and_zero_removes(kind, options) -> None:
@@ -140,6 +141,7 @@ def regressor(data) -> DecoupledGPRegressor:
     ).fit(*data)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.filterwarnings("ignore:The bound still rises")
 @pytest.mark.filterwarnings("ignore:The mean squared standardised")  # the start is far off
 def test_many_rows_with_gaussian_noise_have_neighbours() -> None:
@@ -159,6 +161,7 @@ def test_many_rows_with_gaussian_noise_have_neighbours() -> None:
     assert isinstance(points.model_, BasisGP)
 
 
+@pytest.mark.exhaustive
 def test_predictions_are_those_of_the_model_in_the_units_of_y(data, regressor) -> None:
     X, y = data
     mean, std = regressor.predict(X, return_std=True)
@@ -170,6 +173,7 @@ def test_predictions_are_those_of_the_model_in_the_units_of_y(data, regressor) -
     assert regressor.result_.steps == 12
 
 
+@pytest.mark.exhaustive
 def test_rows_are_predicted_in_blocks(data, regressor, monkeypatch) -> None:
     whole = regressor.predict(data[0], return_std=True)
     monkeypatch.setattr("gpflow_decoupled.wrappers.sklearn._BLOCK", 7)
@@ -231,6 +235,7 @@ def test_counts_are_not_standardised(data) -> None:
     assert model.sample_y(data[0][:3], 2).shape == (3, 2)
 
 
+@pytest.mark.exhaustive
 def test_grades_have_probabilities() -> None:
     X, stars = np.arange(6.0)[:, None], np.array([1, 1, 2, 2, 5, 5])
     options = {"likelihood": "ordinal", "steps": 2, **FAST}
@@ -242,6 +247,7 @@ def test_grades_have_probabilities() -> None:
         DecoupledGPClassifier(**options).fit(X, np.array(["good", "ill"])[(stars > 1).astype(int)])
 
 
+@pytest.mark.exhaustive
 def test_few_rows_need_no_more_points_than_rows(data) -> None:
     X, y = data
     model = DecoupledGPRegressor(steps=1, num_inducing=300, fit_options=EAGER).fit(
@@ -265,7 +271,7 @@ def test_data_frames_pipelines_and_grid_search(data) -> None:
         search.predict(X.rename(columns={"length": "height"}))
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("kind", [DecoupledGPRegressor, DecoupledGPClassifier])
 def test_a_pipeline_with_set_output_passes_names_on(data, kind) -> None:
     """The estimators transform nothing, so that it is the transformers before them that set it."""
@@ -280,6 +286,7 @@ def test_a_pipeline_with_set_output_passes_names_on(data, kind) -> None:
     assert not hasattr(model, "set_output")
 
 
+@pytest.mark.exhaustive
 def test_probabilities_are_those_of_the_model(data) -> None:
     X, labels = data[0], np.where(data[1] > 500.0, "high", "low")
     classifier = DecoupledGPClassifier(steps=4, **FAST).fit(X, labels)
@@ -303,6 +310,7 @@ def test_labels_by_neighbours(data) -> None:
     assert classifier.score(X, np.where(y > 500.0, "high", "low")) > 0.8
 
 
+@pytest.mark.exhaustive
 def test_a_kernel_is_an_argument_or_made_for_the_inputs_and_never_changed(data) -> None:
     kernel = gpflow.kernels.SquaredExponential(lengthscales=[1.0, 2.0])
     given = clone(DecoupledGPRegressor(kernel, steps=2, **FAST)).fit(*data)

@@ -80,6 +80,7 @@ def test_gpflow_by_adam_moves_q(data: Data) -> None:
             assert np.any(model.q_mu.numpy() != 0.0)
 
 
+@pytest.mark.exhaustive
 def test_baseline_gives_an_absent_class_nothing(data: Data) -> None:
     for name in BASELINES:
         chances, seconds = train_baseline(name, data, seed=0)

@@ -55,6 +55,7 @@ def test_the_bound_is_the_declared_one(name: str) -> None:
     assert build(parse(name), load("synthetic"), Settings()).bound == expected
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "name, rows", [("decoupled-5+200", None), ("hybrid-5+200", None), ("orthogonal-5+1000", 128)]
 )

@@ -51,6 +51,7 @@ def test_neighbours_learn() -> None:
     assert "predictions from" in record.note
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("fails", [False, True])
 def test_the_choice_of_a_kernel_takes_its_share_of_a_budget(
     fails: bool, monkeypatch: pytest.MonkeyPatch

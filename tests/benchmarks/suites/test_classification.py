@@ -41,6 +41,7 @@ def rows_of(folder: Path, heading: str) -> dict[str, list[str]]:
     return {row[0]: row[1:] for row in cells}
 
 
+@pytest.mark.exhaustive
 def test_table_two(tmp_path: Path) -> None:
     """The order of two data sets becomes ranks; a third that lacks models has a table and no rank;
     splits are averaged.

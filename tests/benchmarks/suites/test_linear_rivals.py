@@ -52,6 +52,7 @@ def test_the_root_is_that_of_the_prior(problem: Weighted) -> None:
     )
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("rows", [np.arange(N), np.array([4, 1, 30])])
 def test_proximal_steps_are_those_of_numpy(problem: Weighted, rows: np.ndarray) -> None:
     """Three steps on all data, or on a minibatch."""
@@ -67,6 +68,7 @@ def test_proximal_steps_are_those_of_numpy(problem: Weighted, rows: np.ndarray) 
         assert_allclose(found, expected, rtol=1e-7, atol=1e-9)
 
 
+@pytest.mark.exhaustive
 def test_a_step_that_is_too_long_is_halved(problem: Weighted) -> None:
     """Draws give some observations slopes of the wrong sign; q stays a Gaussian."""
     model = problem.problem.model()

@@ -141,6 +141,7 @@ def test_adam_ends_where_conjugate_computation_does() -> None:
     assert float(model.elbo()) == pytest.approx(best, abs=1e-4)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("rows", [None, [4, 1]])
 def test_proximal_steps_are_those_of_numpy(rows: list[int] | None) -> None:
     """Three steps, on all data and on a minibatch; the reference has its sites on f, with the prior

@@ -62,7 +62,7 @@ def test_kernel_is_the_transform_of_the_second_derivative():
     assert_allclose(laplace.centre(*laplace.parameters), Y_0)
 
 
-@pytest.mark.costly(keep=4)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("spread", [1e-3, 0.5, 4.0, 60.0])
 @pytest.mark.parametrize("name", SITES)
 def test_gaussian_reference(name, spread):

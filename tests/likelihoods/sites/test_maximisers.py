@@ -85,6 +85,7 @@ def test_the_maximum_is_stationary(name):
     assert_allclose(found.value, np.array(f), rtol=1e-10, atol=1e-11)
 
 
+@pytest.mark.exhaustive
 @closed
 def test_derivatives_of_the_maximiser(name):
     """(V17), and the envelope: the derivatives of the maximum are h* and sigma_k (sigma* - sigma_k
@@ -134,6 +135,7 @@ def test_only_laplace_needs_a_penalty():
     assert [name for name in CASES if built(name).needs_penalty] == ["Laplace", "hinge"]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", [name for name in CASES if name not in CLOSED])
 def test_others_have_no_closed_form(name):
     assert built(name).maximiser(*tensors(slopes(name), LAM, SIGMA_K, RHO)) is None

@@ -55,7 +55,7 @@ def test_value_is_the_expectation(name):
         assert_allclose(value[:, 0], expected, rtol=1e-11, atol=1e-12)
 
 
-@pytest.mark.costly(keep=5)
+@pytest.mark.exhaustive
 @each
 def test_derivatives_are_those_of_the_value(name):
     loss = built(name)
@@ -71,7 +71,7 @@ def test_derivatives_are_those_of_the_value(name):
         assert np.all(np.abs(getattr(found, field) - expected) < scale), field
 
 
-@pytest.mark.costly(keep=5)
+@pytest.mark.exhaustive
 @each
 def test_derivatives_at_large_deviations(name):
     loss = built(name)
@@ -103,6 +103,7 @@ def test_even_in_sigma(name):
     assert_allclose(loss.value(h, -sigma), loss.value(h, sigma), rtol=1e-14)
 
 
+@pytest.mark.exhaustive
 @each
 def test_gradient_of_the_value_is_its_expansion(name):
     """The bound is differentiated through the value when hyperparameters are learned."""
@@ -212,6 +213,7 @@ def test_no_argument_gives_nan(name):
             assert not np.any(np.isnan(gradient)), size
 
 
+@pytest.mark.exhaustive
 @each
 def test_start_has_about_the_slope(name):
     loss = built(name)
@@ -247,7 +249,7 @@ def test_in_a_graph_with_unknown_sizes(name):
         assert_allclose(left, right, rtol=1e-12, atol=1e-13)
 
 
-@pytest.mark.costly(keep=5)
+@pytest.mark.exhaustive
 @each
 def test_single_precision(name):
     expected = built(name).expand(tf.constant(H), tf.constant(SIGMA))

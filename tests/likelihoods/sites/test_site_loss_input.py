@@ -228,6 +228,7 @@ def test_what_cannot_be_declared():
             own.QuadratureLoss(Huber(), REAL, -1.0, 1.0, width=width)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", ["probit", "negative binomial", "Student-t", "probit of GPflow"])
 def test_automatic_derivatives_are_those_by_hand(name):
     case = CASES[name]

@@ -46,7 +46,7 @@ def gradients(model, bound) -> tuple[tf.Tensor, list[tf.Tensor]]:
     return value, tape.gradient(value, variables)
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("route", ["frequency_sum", "spectral", "lattice"])
 def test_bound_by_quadrature(route):
     """Entropies and expectations of each site by the densities themselves, over a grid of the three
@@ -67,7 +67,7 @@ def test_bound_by_quadrature(route):
     )  # the rule's own error is 5e-6
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("route", ["frequency_sum", "spectral", "lattice"])
 @pytest.mark.parametrize("family", ["skew_normal", "generalized_normal"])
 def test_blocks_of_one_family_are_one_base(family, route):

@@ -42,7 +42,7 @@ def small_model(likelihood, base="skew_normal", prior=None, **options):
     return model
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("base", BASES)
 @pytest.mark.parametrize("name", ["sparse far", "logistic 1", "robust"])
 def test_bound_by_sampling(name, base, rng):
@@ -58,7 +58,7 @@ def test_bound_by_sampling(name, base, rng):
     assert error < 0.2
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "likelihood, prior, structure",
     [
@@ -104,7 +104,7 @@ def test_gradient_is_that_of_finite_differences(likelihood, prior, structure, ba
             assert_allclose(np.sum(gradient.numpy() * direction), difference, rtol=1e-6, atol=1e-6)
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("likelihood", [BernoulliLogit(), Laplace(0.7)], ids=["logit", "Laplace"])
 @pytest.mark.parametrize("base", ["skew_normal", "generalized_normal", "laplace"])
 def test_routes_agree(likelihood, base):
@@ -116,6 +116,7 @@ def test_routes_agree(likelihood, base):
     assert_allclose(model.bound(groups, Integration("lattice", points=4096)), expected, atol=1e-4)
 
 
+@pytest.mark.exhaustive
 def test_both_logits_are_one():
     bounds = [
         small_model(each).elbo()
@@ -133,7 +134,7 @@ def test_blocks_change_nothing():
     )
 
 
-@pytest.mark.costly(keep=3)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("base, theta", [("skew_normal", 0.0), ("generalized_normal", 2.0)])
 @pytest.mark.parametrize(
     "likelihood", [BernoulliLogit(), Laplace(0.7), gpflow.likelihoods.Poisson()]
@@ -210,7 +211,7 @@ def test_half_normal_limit():
     assert np.isfinite(model.elbo())
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "likelihood",
     [
@@ -237,6 +238,7 @@ def test_any_likelihood_by_the_spectral_route(likelihood):
     assert_allclose(model.elbo(), np.sum(expected) - model.basis.divergence(), atol=1e-5)
 
 
+@pytest.mark.exhaustive
 def test_gradient_reaches_parameters_of_the_likelihood_through_blocks():
     for likelihood, parameter in (
         (Laplace(0.7), "scale"),
@@ -255,6 +257,7 @@ def test_gradient_reaches_parameters_of_the_likelihood_through_blocks():
         assert np.abs(gradients[0]) > 1e-3
 
 
+@pytest.mark.exhaustive
 def test_expectations_that_do_not_exist_are_minus_infinity():
     """Poisson counts: E exp(alpha v) is finite below sqrt 2 for a Laplace base, never for
     Student-t, always for a normal.
@@ -281,7 +284,7 @@ def test_expectations_that_do_not_exist_are_minus_infinity():
     assert "no finite bound" in result.reason and not result.converged
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "likelihood", [BernoulliLogit(), BernoulliProbit()], ids=["logit", "probit"]
 )
@@ -335,6 +338,7 @@ def test_it_is_a_bound_for_random_parameters(name, rng):
         assert model.elbo() < evidence
 
 
+@pytest.mark.exhaustive
 def test_a_distribution_of_ones_own_is_a_base():
     found = small_model(BernoulliLogit(), tfd.Logistic(np.float64(1.0), np.float64(2.0)))
     known = small_model(BernoulliLogit(), "logistic")

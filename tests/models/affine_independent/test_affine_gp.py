@@ -49,6 +49,7 @@ def glm(**options):
     return model
 
 
+@pytest.mark.exhaustive
 def test_inducing_points_at_the_data_are_the_full_gp():
     full, sparse = gp(), gp(inducing=X.copy())
     assert_allclose(
@@ -79,7 +80,7 @@ def test_bound_of_inducing_points_by_sampling():
     )  # fails once in 10^5 seeds
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "make", [gp, lambda: gp(inducing=X[::2].copy()), glm], ids=["full", "inducing", "linear"]
 )
@@ -110,6 +111,7 @@ def test_predictions_are_those_of_samples(make, full_cov):
     assert np.all(np.abs(below - levels) < 5.0 * 0.5 / np.sqrt(DRAWS))
 
 
+@pytest.mark.exhaustive
 def test_densities_and_quantiles_agree():
     model = gp(inducing=X[::2].copy())
     grid = np.linspace(-14.0, 14.0, 2801)
@@ -157,7 +159,7 @@ def test_a_normal_base_predicts_what_gaussians_predict():
     )
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "likelihood", [Laplace(0.5), gpflow.likelihoods.StudentT(0.4), gpflow.likelihoods.Gaussian(0.2)]
 )
@@ -266,6 +268,7 @@ def test_priors_of_weights_in_their_own_units():
 DATA = (X, Y)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "make, message",
     [

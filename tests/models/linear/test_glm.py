@@ -103,7 +103,7 @@ def _reference(
     )
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("form", ["weight", "function"])
 @pytest.mark.parametrize("name", LIKELIHOODS)
 def test_each_form_has_the_posterior_and_bound_of_weight_space(name, form):
@@ -128,7 +128,7 @@ def test_each_form_has_the_posterior_and_bound_of_weight_space(name, form):
     assert_allclose(var[:, 0], np.einsum("np,pq,nq->n", ones, covariance, ones), rtol=1e-5)
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("form", ["weight", "function"])
 @pytest.mark.parametrize("prior", [*PRIORS, "wide"])
 def test_every_prior_is_the_one_that_is_used(prior, form):
@@ -171,6 +171,7 @@ def test_the_form_is_that_of_the_smaller_number():
     assert isinstance(streamed, SparseCVIGP) and streamed.num_data == 1000
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("form", ["weight", "function"])
 def test_without_an_intercept(form):
     Y = _labels("gaussian")
@@ -183,6 +184,7 @@ def test_without_an_intercept(form):
     assert_allclose(covariance, V, rtol=1e-7, atol=1e-10)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("form", ["weight", "function"])
 def test_several_latents_have_weights_of_their_own(form):
     Y = _labels("gaussian", 2)
@@ -199,7 +201,7 @@ def test_several_latents_have_weights_of_their_own(form):
         assert_allclose(covariance[latent], V, rtol=1e-6, atol=1e-9)
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("form", ["weight", "function"])
 @pytest.mark.parametrize("name", ["logit", "poisson"])
 def test_a_broad_intercept_neither_overflows_nor_costs_precision(name, form):
@@ -296,6 +298,7 @@ BAD = {
 }
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("case", BAD)
 def test_what_is_no_linear_model_is_refused(case):
     changes, message = BAD[case]
@@ -321,6 +324,7 @@ def test_models_without_weights_have_no_posterior_of_them():
             weights_posterior(model)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("form", ["weight", "function"])
 def test_counts_have_an_exposure_for_each_row(form: str) -> None:
     rng = np.random.default_rng(5)

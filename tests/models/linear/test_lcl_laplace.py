@@ -155,6 +155,7 @@ def test_options_and_other_methods_change_the_way_and_not_the_end(rule):
             assert_allclose(rule.run(build(*parts)).elbo, RULE.run(build(*parts)).elbo, atol=1e-6)
 
 
+@pytest.mark.exhaustive
 def test_relations_at_the_solution():
     """(V11) for every site; and the multipliers of the data are feasible for the dual of the
     lasso.
@@ -284,6 +285,7 @@ BAD = {
 }
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("message", BAD)
 def test_bad_input(message: str) -> None:
     with pytest.raises(DataError, match=message):

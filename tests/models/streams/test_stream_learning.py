@@ -172,6 +172,7 @@ def test_an_update_that_fails_after_learning_changes_nothing(error, monkeypatch)
     assert all(np.array_equal(value, variable) for value, variable in zip(before, model.variables))
 
 
+@pytest.mark.exhaustive
 def test_flags_of_q_stay_on_other_points():
     model, Y = model_of(), observations()
     gpflow.set_trainable(model.basis.q_mu, False)

@@ -82,6 +82,7 @@ def test_gaussian_batches_end_where_all_data_together_end(basis, kind):
         assert max(np.abs(slope).max() for slope in tape.gradient(bound, variables)) < 1e-6
 
 
+@pytest.mark.exhaustive
 def test_factor_of_a_stream_is_the_reference():
     factor, trend = st.nothing(len(BETA)), copy.deepcopy(TREND)
     model = SparseCVIGP(matern(1.3, 0.8), gl.Gaussian(NOISE), BETA, mean_function=trend)
@@ -165,6 +166,7 @@ def test_batches_without_rows_and_batches_twice():
     assert_allclose(moments_of(twice), moments_of(once), rtol=1e-9)
 
 
+@pytest.mark.exhaustive
 def test_a_power_below_one_forgets():
     Y, model = observations(), model_of()
     model.update((X[:9], Y[:9]))
@@ -229,6 +231,7 @@ def test_weights_of_a_linear_model_and_mixed_latents():
     assert_allclose(float(model.elbo((X, Y))), once.update((X, Y)).bound, atol=0.5)
 
 
+@pytest.mark.exhaustive
 def test_refusals_change_nothing():
     Y, model = observations(), model_of()
     model.update((X[:9], Y[:9]))

@@ -141,6 +141,7 @@ def test_the_rotation_is_worth_it():
     assert start.elbo <= result.elbo + 1e-2
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("base", ["skew_normal", "generalized_normal"])
 def test_no_other_rotation_promises_more(base, rng):
     """Of rotations next to the one that is chosen, and of the Cholesky factor itself."""
@@ -271,6 +272,7 @@ def test_a_start_without_a_bound_is_refused_and_nothing_changes():
     assert_allclose(model.basis.b, before)
 
 
+@pytest.mark.exhaustive
 def test_gradient_of_the_gaussian_bound_is_that_of_finite_differences():
     model = toy_model("sparse near", intercept_variance=3.0)
     problem = GaussianProblem(model.site_groups(), model.basis.gaussian, 0.0, model.integration)

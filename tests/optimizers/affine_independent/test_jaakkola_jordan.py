@@ -65,7 +65,7 @@ def test_three_points(kind):
         assert result.elbo + 1e-2 < float(model.elbo()) < evidence()
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("structure", ["full", "lu"])
 def test_linear_models(structure):
     """More weights than labels, so that K is regular; every structure can represent the q that is
@@ -142,6 +142,7 @@ REFUSED = {
 }
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("message", REFUSED)
 def test_what_is_refused(message):
     refused = REFUSED[message]()

@@ -41,6 +41,7 @@ def grams(one: CVIGP) -> np.ndarray:
     return np.array([np.asarray(kernel(one.data[0])) for kernel in one.kernel.kernels])
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("rule", [ExpectationPropagation(0.3, damping=0.0), LaplaceApproximation()])
 def test_gaussian_noise_is_exact(rule):
     one = evidence_model("Gaussian")
@@ -140,6 +141,7 @@ REFUSED = {
 }  # fmt: skip
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("case", REFUSED)
 def test_what_has_no_approximation_is_refused_and_nothing_changed(case: str) -> None:
     make, rule, options, error, message = REFUSED[case]

@@ -35,7 +35,7 @@ from tests.optimizers.approximations.evidence_problems import (
 from tests.reference import expectation_propagation as ep
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("power", [1.0, 0.5])
 @pytest.mark.parametrize("name", CASES)
 def test_fixed_point_is_that_of_one_site_after_the_other(name, power):
@@ -69,6 +69,7 @@ def test_small_powers_approach_conjugate_computation(name):
     assert np.all(np.array(gaps[-1]) < 0.05 * np.array(gaps[0])), "in proportion to the power"
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", ["probit", "GPflow's probit", "Student-t", "Poisson"])
 def test_moments_of_tilted_distributions(name):
     """From narrow and wide cavities, near the label and far from it."""

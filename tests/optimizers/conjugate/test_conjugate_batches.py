@@ -80,7 +80,7 @@ def test_only_visited_observations_are_looked_at(monkeypatch):
     assert sizes == [2, 4, 5, 5]
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", ["Poisson, separate", "Student-t, coregionalised"])
 @pytest.mark.parametrize("update", ["local", "global"])
 def test_a_batch_of_all_data_is_a_full_step(update, name):
@@ -155,7 +155,7 @@ def test_a_stream_ends_where_training_from_scratch_does():
     assert_allclose(stream.elbo(), scratch.elbo(), rtol=1e-12)
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", ["probit", "heteroscedastic", "Student-t, coregionalised"])
 def test_sampled_expectations_are_unbiased(name):
     """The mean over many seeds, within four standard errors; and no bias that these hide."""

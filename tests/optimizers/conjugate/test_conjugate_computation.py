@@ -74,7 +74,7 @@ def _vgp(model: CVIGP) -> gpflow.models.VGP:
     return vgp
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("with_mean", [False, True], ids=["zero mean", "linear mean"])
 @pytest.mark.parametrize(
     "latents, kernel", [(1, None), (2, None), (2, separate)], ids=["one", "two", "separate"]
@@ -98,7 +98,7 @@ def test_one_step_of_gaussian_noise_is_the_exact_gp(latents, kernel, with_mean, 
     assert_allclose(model.basis.nu, residual / NOISE, rtol=1e-10)
 
 
-@pytest.mark.costly(keep=3)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("rho", [0.3, 1.0])
 @pytest.mark.parametrize("name", REFERENCES)
 def test_a_step_is_that_of_the_reference(name, rho):
@@ -131,7 +131,7 @@ def test_a_step_is_a_natural_gradient_step_of_gpflow(name):
         assert_allclose(left, right, rtol=1e-6, atol=1e-7)
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", LIKELIHOODS)
 def test_fixed_point_is_the_optimum_of_gpflow(name):
     """Its gradient vanishes there, and for one its optimizer, which starts elsewhere, finds nothing
@@ -160,7 +160,7 @@ def test_fixed_point_is_the_optimum_of_gpflow(name):
         assert vgp.elbo() <= model.elbo() + 1e-9
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", ["logit", "Poisson", "probit"])
 def test_fixed_point_is_that_of_opper_and_archambeau(name):
     model = conjugate_model(LIKELIHOODS[name]())
@@ -183,7 +183,7 @@ def test_fixed_point_is_that_of_opper_and_archambeau(name):
         assert np.abs(gradient).max() < 1e-7
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", REFERENCES)
 def test_fixed_point_is_stationary(name):
     """alpha = g and tau = -2 h, and the sites are those that the reference ends at."""
@@ -211,6 +211,7 @@ def test_compiled_and_eager_steps_are_equal(rows):
     assert_allclose(compiled.basis.tau, eager.basis.tau, rtol=1e-11)
 
 
+@pytest.mark.exhaustive
 def test_step_sizes_may_be_a_function():
     decaying = ConjugateComputation(lambda t: 1.0 / (1.0 + t))
     assert [decaying.step_size_at(t) for t in (0, 1, 3)] == [1.0, 0.5, 0.25]
@@ -224,6 +225,7 @@ def test_step_sizes_may_be_a_function():
     )
 
 
+@pytest.mark.exhaustive
 def test_a_run_that_ends_while_the_bound_rises_says_so(monkeypatch) -> None:
     """At its default number of steps, which is a caller's own choice otherwise."""
     monkeypatch.setattr("gpflow_decoupled.optimizers.conjugate_computation._STEPS", 3)

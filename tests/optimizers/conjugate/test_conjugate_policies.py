@@ -240,6 +240,7 @@ def test_a_run_keeps_a_record_and_stops_when_converged():
     assert ConjugateComputation().run(model).steps <= 1  # nothing is left to do
 
 
+@pytest.mark.exhaustive
 def test_a_run_ends_when_its_steps_are_done():
     result = ConjugateComputation(0.1).run(conjugate_model(gl.Poisson()), steps=3)
     assert result.steps == 3 and result.reason == "steps done"
@@ -271,6 +272,7 @@ def test_options_out_of_range_are_refused(options, message):
         ConjugateComputation(**options)
 
 
+@pytest.mark.exhaustive
 def test_a_step_size_that_leaves_its_range_later_is_refused_then():
     model = conjugate_model(gl.Poisson())
     with pytest.raises(DataError, match="at step 2 must be a number above 0"):

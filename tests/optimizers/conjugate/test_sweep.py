@@ -57,7 +57,7 @@ def _same_q(model: Any, twin: Any, tolerance: float = 1e-10) -> None:
     assert_allclose(model.basis.q_sqrt, twin.basis.q_sqrt, rtol=tolerance, atol=tolerance)
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.exhaustive
 @names
 @pytest.mark.parametrize(("block", "rho"), [(1, 1.0), (4, 0.5), (100, 0.7)])
 def test_a_pass_is_a_natural_gradient_step_on_all_data(name, block, rho):
@@ -72,7 +72,7 @@ def test_a_pass_is_a_natural_gradient_step_on_all_data(name, block, rho):
     assert model.num_data == N
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @names
 def test_it_ends_at_the_fixed_point(name):
     model, data = _model(name)
@@ -89,6 +89,7 @@ def test_it_ends_at_the_fixed_point(name):
     assert_allclose(result.elbo, model.elbo(data), rtol=1e-12)
 
 
+@pytest.mark.exhaustive
 def test_gaussian_noise_needs_one_step():
     model, data = _model("gaussian")
     result = _sweep(model, data)
@@ -177,6 +178,7 @@ class Spy:
         return self.array[rows]
 
 
+@pytest.mark.exhaustive
 def test_one_block_is_in_memory_at_a_time():
     model, (_, Y) = _model("logit")
     spies = Spy(X), Spy(Y)
@@ -295,6 +297,7 @@ def test_negative_precisions_are_damped_clipped_or_refused():
     assert unchanged(before, refused)
 
 
+@pytest.mark.exhaustive
 def test_a_bound_that_is_infinite_from_the_start_is_refused():
     kernel = gpflow.kernels.Linear(np.ones(2)) + gpflow.kernels.Constant(1e6)
     model = SparseCVIGP(kernel, gl.Poisson(), Weights(3))
@@ -375,6 +378,7 @@ BAD = {
 }
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("case", BAD)
 def test_bad_input_is_refused_with_nothing_changed(case):
     data, options, message = BAD[case]
@@ -386,6 +390,7 @@ def test_bad_input_is_refused_with_nothing_changed(case):
         assert unchanged(before, model) and model.num_data is None
 
 
+@pytest.mark.exhaustive
 def test_rows_that_are_not_the_whole_set_are_refused():
     model, data = _model("logit", num_data=100)
     before = values(model)

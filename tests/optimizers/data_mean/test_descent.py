@@ -125,7 +125,7 @@ def _dense(a: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarra
     return k.K_x, k.Q_x, np.full(300, 1.0 / NOISE), OBSERVED[:, 0], a
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("epochs", [1, 5, 30])
 def test_the_gap_contains_the_distance_wherever_a_run_ends(epochs: int) -> None:
     model = model_of(mean_function=None)
@@ -300,6 +300,7 @@ def test_an_average_that_is_not_finite_is_not_what_is_returned(
     )
 
 
+@pytest.mark.exhaustive
 def test_a_model_that_is_solved_for_already_is_left_alone() -> None:
     model: ODVGP = model_of()
     ConjugateGradients(tolerance=1e-6).run(model, (X, Y[:, :1]))

@@ -65,6 +65,7 @@ def test_the_preconditioner_is_that_of_the_reference(
         assert_allclose(found[:, one], U.T @ U @ TARGET[:, one], rtol=1e-6)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("latents, own", [(1, False), (2, True)])
 def test_points_come_before_neighbours_as_in_the_reference(
     latents: int, own: bool, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch

@@ -152,6 +152,7 @@ def test_products_and_time_run_out(name: str) -> None:
         _usable(model, data, result.elbo)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("certify, products", [(True, 8), (False, 10)])
 def test_the_deadline_leaves_time_for_the_certificate(
     certify: bool, products: int, monkeypatch: pytest.MonkeyPatch
@@ -336,6 +337,7 @@ def test_white_noise_in_the_kernel_is_refused(solver: type[MeanOptimizer]) -> No
     assert model.basis.data_mean.size == 0
 
 
+@pytest.mark.exhaustive
 def test_a_bound_that_is_not_finite_at_the_start_names_the_row() -> None:
     model = model_of(gl.Poisson(), kernel=matern(2000.0, 0.8), mean_function=None)
     with pytest.raises(NumericalError, match="-inf at row"):

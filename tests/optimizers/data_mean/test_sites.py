@@ -87,6 +87,7 @@ def test_the_end_is_a_stationary_point_of_the_bound(
     )
 
 
+@pytest.mark.exhaustive
 def test_curvatures_below_zero_reach_the_covariance(student: tuple[ODVGP, MeanResult]) -> None:
     """With outliers S~^-1 = I - 2 A diag(h) A^T has h above zero; clipped to zero, q(u) would be
     too narrow.

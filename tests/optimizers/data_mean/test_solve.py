@@ -85,6 +85,7 @@ def test_coefficients_posterior_and_bound_are_those_of_the_dense_solve(name: str
     assert_allclose(result.elbo, bound, rtol=1e-10)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("products", [1, 4])
 def test_every_end_of_a_run_is_the_bound_at_its_coefficients(products: int) -> None:
     """With the best q(u) given them, which a natural gradient finds as well."""
@@ -232,7 +233,7 @@ def _check_every_product(
         assert_allclose(found.gap, found.gaps[-1])
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("sites", ["noise", "probit"])
 def test_the_gap_contains_the_distance_after_every_product(sites: str) -> None:
     found = (np.full(N, 1.0 / NOISE), TARGET[:, 0]) if sites == "noise" else _probit_sites(X, BETA)

@@ -80,6 +80,7 @@ def test_bound_is_that_of_numpy(rng: np.random.Generator) -> None:
     assert_allclose(model.elbo(), expected, rtol=1e-8)
 
 
+@pytest.mark.exhaustive
 def test_the_best_q_is_that_of_conjugate_computation() -> None:
     """From two outer iterations, and no multipliers are better."""
     model, other = (
@@ -139,6 +140,7 @@ GRADES = pytest.param("grades", marks=pytest.mark.exhaustive)
 """Eight seconds: its quadrature has the most nodes."""
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", OTHERS)
 def test_losses_of_grades_and_rates(name: str, rng: np.random.Generator) -> None:
     """The likelihood's own expectations, with slopes inside of S and above the curvature."""
@@ -160,7 +162,7 @@ def test_losses_of_grades_and_rates(name: str, rng: np.random.Generator) -> None
     assert np.all(there.d_hh >= -loss.curvature - 1e-9)
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", ["rates", "narrow rates", GRADES])
 def test_the_best_q_of_grades_and_rates(name: str) -> None:
     make, Y = OTHERS[name]

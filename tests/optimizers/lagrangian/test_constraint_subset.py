@@ -55,7 +55,7 @@ def brute_force(name: str, built: LCLGP) -> float:
     return total
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", CONCAVE)
 def test_bound_is_that_of_brute_force(name):
     built = model(name, 10, latents=2)
@@ -90,6 +90,7 @@ def test_white_noise_counts_where_an_observation_meets_itself():
     )
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", ["Poisson", "Laplace"])
 def test_gradient_is_that_of_the_value(name):
     """By differences along random directions, at a lambda of zero on one side."""
@@ -104,6 +105,7 @@ def test_gradient_is_that_of_the_value(name):
     assert_allclose((4.0 * one - two) / (2 * h), np.sum(up * at.g_lam), rtol=1e-5)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", ["Poisson", "logit"])
 def test_mean_of_all_batches_of_a_partition_is_the_whole(name):
     built = model(name, 12)
@@ -118,6 +120,7 @@ def test_mean_of_all_batches_of_a_partition_is_the_whole(name):
     assert np.std([part.bound for part in parts]) > 1e-2
 
 
+@pytest.mark.exhaustive
 def test_passes_in_blocks_are_one_pass(monkeypatch):
     built = model("Poisson", 11)
     multipliers = some_multipliers(built)
@@ -272,6 +275,7 @@ def test_what_does_not_fit_the_data(options, match):
     assert not np.any(built.basis.alpha)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "likelihood", [gpflow.likelihoods.StudentT(), gpflow.likelihoods.Bernoulli()]
 )
@@ -282,7 +286,7 @@ def test_refuses_likelihoods_that_are_not_log_concave(likelihood):
         ConstraintSubset(3).run(built)
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("batch_size", [None, 5])
 def test_no_finite_start(batch_size):
     built = model("Poisson", 10, variance=1e5)

@@ -33,7 +33,7 @@ def _slope(
     return float(ends[0] - ends[1]) / (2.0 * step)
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", NAMES)
 def test_gradient_in_the_multipliers(name, rng):
     """(V21), in alpha and lambda one after the other."""
@@ -47,7 +47,7 @@ def test_gradient_in_the_multipliers(name, rng):
         assert_allclose(np.sum(gradient * direction[place]), slope, rtol=1e-5)
 
 
-@pytest.mark.costly(keep=3)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("whiten", [True, False])
 @pytest.mark.parametrize("name", NAMES)
 def test_gradient_in_mean_and_factor(name, whiten, rng):

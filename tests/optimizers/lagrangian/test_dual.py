@@ -64,7 +64,7 @@ def _numpy(sub: Subproblem, N: int) -> lcl.Linearised:
     )
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.exhaustive
 @names
 def test_bounds_are_those_of_brute_force(name):
     """F, and Q_k at any point: divergences of matrices, expectations of the reference."""
@@ -125,7 +125,7 @@ def test_gradient_and_hessian_are_finite_differences(name):
     assert_allclose(p_lam, d_lam, rtol=1e-3, atol=1e-6)
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @names
 def test_strong_duality_and_both_solvers(name):
     """min D_k = max Q_k, at the same multipliers; Q_k is below the bound everywhere, and touches it
@@ -159,6 +159,7 @@ def test_strong_duality_and_both_solvers(name):
         assert float(there.dual) >= float(at_newton.dual) - 1e-9
 
 
+@pytest.mark.exhaustive
 def test_subproblem_touches_the_bound_where_it_was_made():
     for name in KINDS:
         built = model(name, 6)
@@ -183,7 +184,7 @@ def test_maximiser_finds_the_same_point_from_afar(name, far):
             assert_allclose(left, right, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", ["Poisson", "logit", "Student-t"])
 def test_derivatives_of_the_maximiser(name):
     """(V17) against differences."""
@@ -226,7 +227,7 @@ def test_start_from_nothing_bears_a_wide_prior():
     assert_allclose(starts[0], starts[1], rtol=1e-5)
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", ["Poisson", "Student-t"])
 def test_newton_direction_is_the_same_in_both_forms(name):
     """Of weights by thin products and conjugate gradients, of functions by N x N matrices; some
@@ -256,6 +257,7 @@ def test_newton_direction_is_the_same_in_both_forms(name):
         assert_allclose(weights, functions, atol=tolerance)
 
 
+@pytest.mark.exhaustive
 def test_weights_need_no_matrix_of_observations():
     """The largest tensor of bound, subproblem and direction, p = 3 weights: a few numbers per
     observation.

@@ -170,7 +170,7 @@ def test_subproblem_touches_the_bound_from_below_and_its_dual_is_above(seed):
         assert primal <= min(duals) + 1e-9
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 def test_dual_has_the_gradient_of_the_paper():
     """(V16), by differences."""
     of = problem()

@@ -78,7 +78,7 @@ def test_every_method_reaches_the_same_bound(name):
     assert max(found.values()) - min(found.values()) < 1e-6
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "name, N", [("Poisson", 5), ("logit", 5), ("probit", 4), ("Gaussian", 4), ("Laplace", 2)]
 )
@@ -113,7 +113,7 @@ def test_ascent_is_monotone_from_random_starts(name, seed):
     assert_allclose(ends[0], ends[1], atol=1e-6)
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @names
 def test_relations_at_the_solution(name):
     """Theorem 4.1: alpha = f_h, lambda = f_sigma / sigma; and the gradient (V16) of every
@@ -132,6 +132,7 @@ def test_relations_at_the_solution(name):
         assert np.any(built.basis.lam.numpy() < 0.0)  # else the curvature terms were not tried
 
 
+@pytest.mark.exhaustive
 def test_gaussian_noise_is_done_in_one_subproblem():
     """The bound is the evidence, lambda the precision of the noise."""
     for start in ("fresh", "random"):
@@ -257,6 +258,7 @@ def test_multipliers_outside_are_refused(rule):
     assert np.all(built.basis.lam.numpy() == -1.0)
 
 
+@pytest.mark.exhaustive
 def test_kernel_that_is_not_positive_definite():
     class Negative(gpflow.kernels.Constant):
         def K(self, X, X2=None):
@@ -433,7 +435,7 @@ def test_a_matrix_that_is_no_kernel_gets_advice_that_helps():
 declare_site_loss(StraightLines, lambda likelihood, Y: QuadratureLoss(likelihood, Y, -1.0, 1.0))
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.filterwarnings(
     "ignore:The bound of .* is not accurate"
 )  # the nodes know nothing of the kink

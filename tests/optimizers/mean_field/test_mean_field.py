@@ -41,6 +41,7 @@ def distance(graph, other) -> float:
     return max(np.max(np.abs(a - b)) for a, b in zip(values(graph), values(other)))
 
 
+@pytest.mark.exhaustive
 def test_gamma_poisson_is_exact_after_one_sweep():
     a, b, evidence = reference.gamma_poisson(problems.COUNTS, 2.0, 0.5)
     graph = problems.gamma_poisson()
@@ -140,7 +141,7 @@ def test_global_minibatches_average_to_the_full_step():
         assert_allclose(np.mean(parts, axis=0), expected, atol=1e-12)
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("update, share", [("local", 1.0), ("global", 4.0)])
 def test_a_minibatch_counts_for_itself_or_for_all(update, share):
     """Of the first parameter of the noise a quarter of the data asks for N / 8; it starts at
@@ -151,7 +152,7 @@ def test_a_minibatch_counts_for_itself_or_for_all(update, share):
     assert_allclose(graph.messages["data"]["t"][0], 0.3 * share * len(X) / 8)
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("update", ["local", "global"])
 def test_rows_of_their_own_move_with_their_minibatch(update):
     """A mixture: assignments of the rows first, then means and weights; compared with the run on
@@ -174,6 +175,7 @@ def test_rows_of_their_own_move_with_their_minibatch(update):
     assert np.max(np.abs(graph["z"].expectation[0] - whole["z"].expectation[0])) < 0.05
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("schedule", ["sequential", "parallel"])
 def test_non_conjugate_gamma(schedule):
     """A log-normal prior; the fixed point is the best Gamma, and its bound is one."""
@@ -186,6 +188,7 @@ def test_non_conjugate_gamma(schedule):
     assert np.all(np.diff(result.history["elbo"]) >= -1e-9)
 
 
+@pytest.mark.exhaustive
 def test_non_conjugate_beta():
     graph = problems.logit_normal_odds()
     result = MeanFieldCVI(0.7).run(graph, tolerance=1e-24)
@@ -198,6 +201,7 @@ def test_non_conjugate_beta():
     assert result.elbo < reference.beta_evidence(*arguments, *problems.LOG_ODDS)
 
 
+@pytest.mark.exhaustive
 def test_steps_that_lower_the_bound_are_halved():
     """Parallel full steps overshoot where variables are coupled; the means at the optimum are those
     of the joint.
@@ -212,6 +216,7 @@ def test_steps_that_lower_the_bound_are_halved():
     assert_allclose(means, np.linalg.solve(precision, problems.PULL), atol=1e-3)
 
 
+@pytest.mark.exhaustive
 def test_steps_stay_in_the_domain():
     """From far away a full step asks for a negative shape; the step is halved, counted, and the
     optimum is found.
@@ -229,6 +234,7 @@ def test_steps_stay_in_the_domain():
     assert_allclose(rate(graph), best, rtol=1e-6)
 
 
+@pytest.mark.exhaustive
 def test_sampled_messages_are_unbiased():
     """Over 400 seeds the message of the sampled prior averages to the exact one, within four
     standard errors.

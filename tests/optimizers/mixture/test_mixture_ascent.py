@@ -58,11 +58,7 @@ def sparse():
     return model, lambda w: log_p(scale[0, 0] * w) + 2.0 * np.log(scale[0, 0])
 
 
-@pytest.mark.costly(keep=1)
-@pytest.mark.parametrize("problem, least_gain", [
-    (logistic, 0.03),
-    pytest.param(sparse, 0.002, marks=pytest.mark.exhaustive),
-])  # fmt: skip
+@pytest.mark.exhaustive
 def test_the_objective_is_a_lower_bound(problem, least_gain):
     """Objective <= E_q log p - log q by a grid <= log Z, above the Gaussian bound; the estimate is
     the second of them.
@@ -115,6 +111,7 @@ def process(base: str = "skew_normal") -> AffineIndependentGP:
     return AffineIndependentGP((INPUTS, LABELS), kernel, BernoulliLogit(), **options)
 
 
+@pytest.mark.exhaustive
 def test_predictions_of_one_component_are_those_of_the_model():
     model, rng = process("normal"), np.random.default_rng(0)
     mean = rng.standard_normal(4)
@@ -132,6 +129,7 @@ def test_predictions_of_one_component_are_those_of_the_model():
     assert_allclose(posterior.predict_log_density(data), model.predict_log_density(data), atol=1e-6)
 
 
+@pytest.mark.exhaustive
 def test_predictions_of_two_components_are_integrals_of_their_density():
     rng = np.random.default_rng(1)
     roots = np.tril(0.3 * rng.standard_normal((2, 4, 4))) + 0.4 * np.eye(4)

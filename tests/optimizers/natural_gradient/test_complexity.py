@@ -82,7 +82,7 @@ def _ok(optimizer, model, data):
     return optimizer.minimize(model, data).ok
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", FACTORISATIONS)
 def test_bound_and_gradient_factorise_once(name):
     build, expected = FACTORISATIONS[name]
@@ -136,6 +136,7 @@ def test_no_tensor_is_quadratic_in_the_mean_points(basis, scaling, work):
     assert largest[1] <= 8 * largest[0]
 
 
+@pytest.mark.exhaustive
 def test_without_subsampling_the_norm_is_quadratic():
     """What the test above would see."""
     model, data = _model(OrthogonalBasis(GAMMA[:64], BETA, mean_scaling="none"))

@@ -79,6 +79,7 @@ def _sites(chol: np.ndarray, root: np.ndarray) -> np.ndarray:
     )
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("groups", [1, 2])
 def test_carried_sites_are_the_same_projected_sites(groups):
     vectors = RNG.normal(size=(2, groups, 6, 1))

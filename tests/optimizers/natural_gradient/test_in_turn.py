@@ -90,6 +90,7 @@ def test_the_bound_is_that_of_the_old_q_and_the_gradients_those_of_the_new_one(
         )
 
 
+@pytest.mark.exhaustive
 def test_in_mixed_precision_they_are_the_same_to_its_digits() -> None:
     model, data, variables = _model("orthogonal", "bernoulli")
     full, mixed = (

@@ -66,7 +66,7 @@ def _reference_step(k: Any, scaling: str, a: np.ndarray, g: np.ndarray, eta: flo
     return step(k, a, g, eta, SCALE, JITTER)
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("scaling", ["none", "diagonal", "whitened"])
 @pytest.mark.parametrize("name", LIKELIHOODS)
 def test_small_step_is_not_shortened(name, scaling):
@@ -117,6 +117,7 @@ def test_natural_steps_reach_the_optimum():
     assert best - 1e-4 < float(model.elbo((X, Y))) < best + 1e-9
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("scaling", ["none", "whitened"])
 def test_gaussian_step_of_size_one_is_optimal_for_the_new_coefficients(scaling):
     """Whatever the coefficients do in the same step, q(u) follows them: another step of size one
@@ -149,6 +150,7 @@ def test_newton_step_is_the_optimum_from_anywhere(scaling):
     assert_allclose(model.elbo((X, Y)), col.collapsed_orthogonal(k, y, NOISE), rtol=1e-9)
 
 
+@pytest.mark.exhaustive
 def test_newton_step_of_a_minibatch_is_the_reference():
     model = decoupled_model(gl.Poisson())
     Y, k = observations(model.likelihood), grams_of(model)
@@ -211,6 +213,7 @@ def test_optimum_of_any_likelihood_is_stationary(name):
     )
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "basis, solvers, message",
     [

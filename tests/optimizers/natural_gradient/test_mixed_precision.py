@@ -64,7 +64,7 @@ def _both(model: BasisGP, hold: bool = True) -> tuple[BoundGradients, BoundGradi
     return full, mixed
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", BASES)
 @pytest.mark.parametrize("hold", [True, False])
 def test_the_derivatives_are_those_of_full_precision(name: str, hold: bool) -> None:
@@ -78,6 +78,7 @@ def test_the_derivatives_are_those_of_full_precision(name: str, hold: bool) -> N
         assert np.any(np.not_equal(left, right)), "nothing was in single precision"
 
 
+@pytest.mark.exhaustive
 def test_whitening_keeps_its_digits_where_the_points_are_nearly_dependent() -> None:
     """Solving with the factor in single precision would lose some four digits here."""
     model = _model("coupled", lengthscale=4.0)
@@ -91,7 +92,7 @@ def test_whitening_keeps_its_digits_where_the_points_are_nearly_dependent() -> N
     )
 
 
-@pytest.mark.costly(keep=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("hold", [True, False])
 def test_at_the_prior_lengthscales_and_points_have_no_gradient(hold: bool) -> None:
     """Rounding errors in its place would make Adam's first step as long as any."""

@@ -70,7 +70,7 @@ def _assert_same(theirs: list, ours: list) -> None:
         assert_allclose(right, left, rtol=1e-8, atol=1e-8)
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("whiten", [True, False])
 @pytest.mark.parametrize("name", LIKELIHOODS)
 def test_step_is_gpflows_on_svgp(name, whiten):
@@ -112,7 +112,7 @@ def test_step_is_gpflows_with_many_outputs(kind, whiten, rng):
     _assert_same(*_both_steps(twin, data, model.q_mu, model.q_sqrt, 0.3))
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", ["gaussian-2", "bernoulli", "poisson"])
 @pytest.mark.parametrize("basis", [OrthogonalBasis, HybridBasis])
 @pytest.mark.parametrize("whiten", [True, False])
@@ -170,6 +170,7 @@ def test_one_optimizer_serves_two_models():
             assert_allclose(model.basis.q_mu, twin.basis.q_mu, rtol=1e-10, atol=1e-11)
 
 
+@pytest.mark.exhaustive
 def test_step_of_a_covariance_alone_is_gpflows_covariance():
     """The decoupled basis has a natural gradient for S only: that of a coupled model with the same
     moments.
@@ -203,7 +204,7 @@ def _reference_targets(model: Any, k: Any, Y: np.ndarray, name: str) -> tuple:
     return a, m, S, g, h
 
 
-@pytest.mark.costly(keep=2)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("rho", [0.1, 1.0])
 @pytest.mark.parametrize("name", REFERENCES)
 def test_step_is_the_reference(name, rho):

@@ -62,6 +62,7 @@ def _full_precision(model: BasisGP, h: np.ndarray, rho: float) -> np.ndarray:
     )
 
 
+@pytest.mark.exhaustive
 def test_damping_halves_the_step_until_it_is_a_covariance_and_once_more():
     model, data = _outliers()
     evaluation = evaluate(model, data)
@@ -77,6 +78,7 @@ def test_damping_halves_the_step_until_it_is_a_covariance_and_once_more():
     assert_allclose(moments(model, k)[2], expected_S, rtol=1e-8)
 
 
+@pytest.mark.exhaustive
 def test_clipping_drops_negative_precisions_and_counts_them():
     model, data = _outliers()
     evaluation = evaluate(model, data)

@@ -231,6 +231,7 @@ def test_errors_beyond_the_bound_speak_against_narrower_variances():
     assert judged.spread < 0.01 and rows.spread > 0.5
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("uncertain, judges", [(1.0, 120), (0.01, 600)])
 def test_more_rows_calibrate_where_the_judges_are_uncertain(uncertain, judges, monkeypatch):
     one, asked = model(), []
@@ -260,6 +261,7 @@ def test_sums_and_products_are_calibrated_as_a_whole():
     assert _variances_of(gpflow.kernels.Periodic(gpflow.kernels.Matern12())) is None
 
 
+@pytest.mark.exhaustive
 def test_a_variance_that_parts_share_is_multiplied_once():
     kernel = gpflow.kernels.Matern52(lengthscales=np.ones(3)) + gpflow.kernels.Matern12()
     kernel.kernels[1].variance = kernel.kernels[0].variance
@@ -272,6 +274,7 @@ def test_a_variance_that_parts_share_is_multiplied_once():
     assert after == pytest.approx(before * shrunk(judged.spread, judged.error), rel=1e-9)
 
 
+@pytest.mark.exhaustive
 def test_a_prediction_that_is_not_finite_scores_least(monkeypatch):
     one = model()
     rounds, found = NeighbourRounds(one, rows=100, evaluations=3), one.leave_one_out
@@ -398,6 +401,7 @@ def test_noise_of_rows_with_the_same_inputs():
     assert noise_of_duplicates(X, Y, np.arange(len(X))) == 0.0
 
 
+@pytest.mark.exhaustive
 def test_noise_at_its_floor_is_what_equal_rows_show():
     """Most of them have equal outputs, and a few are far off: a judge of bounded scores prefers no
     noise, and each of the few is then thousands of nats off.
