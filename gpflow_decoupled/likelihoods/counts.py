@@ -162,7 +162,10 @@ def deviation_of(variance: tf.Tensor) -> tf.Tensor:
 
 def log_choices(trials: TensorType, y: TensorType) -> tf.Tensor:
     """Log of the binomial coefficient, y of `trials`, of the broadcast shape [...] of both."""
-    return tf.math.lgamma(trials + 1.0) - tf.math.lgamma(y + 1.0) - tf.math.lgamma(trials - y + 1.0)
+    trials = tf.convert_to_tensor(trials)
+    t, k = tf.cast(trials, tf.float64), tf.cast(y, tf.float64)  # differences of 1e7 for 1e6 trials
+    found = tf.math.lgamma(t + 1.0) - tf.math.lgamma(k + 1.0) - tf.math.lgamma(t - k + 1.0)
+    return tf.cast(found, trials.dtype)
 
 
 def logit_peak(y: tf.Tensor, trials: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:

@@ -10,11 +10,15 @@ import pytest
 import tensorflow as tf
 from gpflow import likelihoods as gl
 from numpy.testing import assert_allclose
-from scipy import stats
+from scipy import special, stats
 from scipy.special import log_expit, logsumexp, ndtr
 
 from gpflow_decoupled import likelihoods as own
-from gpflow_decoupled.likelihoods.log_densities import expected_log_densities
+from gpflow_decoupled.likelihoods.counts import log_choices
+from gpflow_decoupled.likelihoods.log_densities import (
+    expected_log_densities,
+    observation_log_density,
+)
 from gpflow_decoupled.models import CVIGP
 from gpflow_decoupled.optimizers import ConjugateComputation
 
@@ -183,3 +187,23 @@ def test_the_bound_is_below_the_evidence(name: str) -> None:
     weights = np.exp(-0.5 * np.square(z)) * (z[1] - z[0]) / np.sqrt(2.0 * np.pi)
     evidence = 2.0 * logsumexp(density(10.0 * z), b=weights)
     assert evidence - 2.0 < float(model.elbo()) < evidence
+
+
+@pytest.mark.parametrize("rule", [expected_log_densities, observation_log_density])
+def test_large_counts_in_single_precision(rule: Callable) -> None:
+    """The terms of a density are 1e7 each, and their sum is eight nats."""
+    X, Y = np.zeros((2, 1), np.float32), np.array([[1e6], [1_001_000]], np.float32)
+    mean, variance = np.log(Y), np.full_like(Y, 1e-6)
+    single = rule(gl.Poisson(), X, mean, variance, Y)
+    double = rule(gl.Poisson(), *(part.astype(float) for part in (X, mean, variance, Y)))
+    assert single.dtype == np.float32
+    assert_allclose(single, double, rtol=1e-5)
+    trials = tf.constant([2e6, 3e6], tf.float32)
+    chosen = log_choices(trials, tf.constant([1e6, 1e6], tf.float32))
+    assert_allclose(
+        chosen,
+        special.gammaln([2e6 + 1, 3e6 + 1])
+        - special.gammaln(1e6 + 1.0)
+        - special.gammaln([1e6 + 1, 2e6 + 1]),
+        rtol=1e-6,
+    )
