@@ -88,7 +88,7 @@ def labels_model(sites: bool) -> gd.models.NNGP:
     Y = (np.sin(2.0 * X) + 0.1 * RNG.normal(size=X.shape) > 0.0).astype(float)
     likelihood = gd.likelihoods.BernoulliLogit() if sites else gd.likelihoods.CategoricalLogit(2)
     latents = 1 if sites else 2
-    kernel = gpflow.kernels.Matern52(lengthscales=20.0)
+    kernel = gpflow.kernels.Matern52(lengthscales=1.0)
     options = {"num_neighbours": 8, "num_latent_gps": latents}
     return gd.models.NNGP((X, Y), kernel, likelihood, **options)
 
