@@ -80,6 +80,7 @@ def test_a_loss_is_read_anywhere_before_the_first_step(name: str, autograph: boo
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("name", AT_PRIOR)
+@pytest.mark.parametrize("compiled", [False, pytest.param(True, marks=pytest.mark.exhaustive)])
 def test_a_loss_of_the_prior_has_no_gradient(name: str, compiled: bool) -> None:
     model = MODELS[name]()
     before = gpflow.utilities.read_values(model)
@@ -106,6 +107,7 @@ def _scipy(model: Any, compiled: bool) -> None:
 @pytest.mark.exhaustive
 @every
 @pytest.mark.parametrize("minimize", [_adam, _scipy])
+@pytest.mark.parametrize("compiled", [False, pytest.param(True, marks=pytest.mark.exhaustive)])
 def test_optimizers_of_gpflow_and_keras(
     name: str, minimize: Callable[..., None], compiled: bool
 ) -> None:

@@ -198,6 +198,7 @@ def test_a_step_through_them_is_the_step_in_closed_form(name: str) -> None:
 
 
 @pytest.mark.exhaustive
+@pytest.mark.parametrize("whiten", [True, pytest.param(False, marks=pytest.mark.exhaustive)])
 def test_the_covariances_of_the_decoupled_basis(whiten: bool) -> None:
     """From the inverse form to the coupled one and back: the same q(f), with B = S^-1 - K_b^-1,
     (D8).

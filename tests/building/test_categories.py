@@ -124,6 +124,20 @@ def test_the_start_reads_codes_as_levels() -> None:
 
 @pytest.mark.exhaustive
 @pytest.mark.filterwarnings(_OF_NAMES, "ignore:The noise variance is at its floor")
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        pytest.param({"num_neighbours": 10}, marks=pytest.mark.exhaustive),
+        pytest.param({"num_inducing": 20, "num_mean_points": 30}, marks=pytest.mark.exhaustive),
+        pytest.param({"num_inducing": 20, "num_mean_points": "data"}, marks=pytest.mark.exhaustive),
+        pytest.param({"likelihood": "poisson", "num_neighbours": 10}, marks=pytest.mark.exhaustive),
+        pytest.param({"likelihood": "student_t"}, marks=pytest.mark.exhaustive),
+        pytest.param({"likelihood": "heteroskedastic"}, marks=pytest.mark.exhaustive),
+        pytest.param({"kernel": "auto", "num_neighbours": 10}, marks=pytest.mark.exhaustive),
+    ],
+    ids=str,
+)
 def test_every_model_trains_predicts_and_is_kept(options: dict, tmp_path: Path) -> None:
     frame = FRAME.assign(y=np.round(np.exp(FRAME.y / 4.0))) if "poisson" in str(options) else FRAME
     model = gd.build(frame, "y", verbose=False, **options)

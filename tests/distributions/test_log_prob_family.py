@@ -174,6 +174,7 @@ def test_a_family_that_the_package_does_not_have_by_enumeration() -> None:
 
 
 @pytest.mark.exhaustive
+@pytest.mark.parametrize("name", ["Gamma", pytest.param("Dirichlet", marks=pytest.mark.exhaustive)])
 def test_covariances_of_draws_agree_to_their_error(name: str) -> None:
     """With S draws the error of a solve is a few times cond / sqrt(S)."""
     plain, known, natural = _member(name, draws=100_000)

@@ -119,6 +119,9 @@ def _site_moments(
 
 
 @pytest.mark.exhaustive
+@pytest.mark.parametrize(
+    "name", [pytest.param("Gaussian", marks=pytest.mark.exhaustive), "Bernoulli"]
+)
 def test_moments_are_those_of_the_dense_posterior_at_the_sites(name: str) -> None:
     """Without noise of Monte Carlo: the last draw is the mean, the others are columns of a root of
     the covariance.

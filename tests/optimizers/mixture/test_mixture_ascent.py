@@ -59,6 +59,10 @@ def sparse():
 
 
 @pytest.mark.exhaustive
+@pytest.mark.parametrize("problem, least_gain", [
+    (logistic, 0.03),
+    pytest.param(sparse, 0.002, marks=pytest.mark.exhaustive),
+])  # fmt: skip
 def test_the_objective_is_a_lower_bound(problem, least_gain):
     """Objective <= E_q log p - log q by a grid <= log Z, above the Gaussian bound; the estimate is
     the second of them.
