@@ -73,14 +73,16 @@ def test_bound_is_that_of_the_textbook(name, with_mean):
             for y, m, v in zip(Y.numpy().T, mean.T, variance.T)
         ]
     else:
-        expected = with_nodes(model.likelihood, 100).variational_expectations(
+        # with enough nodes of GPflow's; MultiClass has its own
+        likelihood = with_nodes(model.likelihood, 250) if name == "probit" else model.likelihood
+        expected = likelihood.variational_expectations(
             X_, tf.constant(mean), tf.constant(variance), Y
         )
     divergence = sum(
         ref.brute_force_kl(u, V, np.zeros(len(u)), gram(model, latent))
         for latent, (u, V) in enumerate(found)
     )
-    assert_allclose(model.elbo(), np.sum(expected) - divergence, rtol=1e-8)
+    assert_allclose(model.elbo(), np.sum(expected) - divergence, rtol=1e-10)
     for left, right in zip(model.predict_f(X_), (mean, variance)):
         assert_allclose(left, right, rtol=1e-9, atol=1e-10)
 

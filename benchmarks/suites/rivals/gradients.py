@@ -26,7 +26,7 @@ import tensorflow as tf
 from gpflow.base import RegressionData
 from gpflow.keras import tf_keras
 
-from gpflow_decoupled.models.checks import log_densities
+from gpflow_decoupled.models.checks import log_densities, variational_expectations
 from gpflow_decoupled.optimizers.data_passes import Expectations, by_sampling
 
 from .runs import Started
@@ -146,12 +146,8 @@ class VGPGradient:
         """Of the rows of a minibatch: a number whose gradient is an estimate of that of their sum
         of E_n.
         """
-        X, Y = batch
         if self._estimate is None:
-            offset = self.model.mean_function(X)
-            return tf.reduce_sum(
-                self.model.likelihood.variational_expectations(X, mean + offset, variance, Y)
-            )
+            return tf.reduce_sum(variational_expectations(self.model, mean, variance, batch))
         seed = tf.convert_to_tensor([self.seed, step], tf.int32)
         held = tf.stop_gradient(mean), tf.stop_gradient(variance)
         found = self._estimate(self.model, *held, batch, self.samples, seed)

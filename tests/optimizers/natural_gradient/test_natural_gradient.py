@@ -69,7 +69,7 @@ def _both_steps(model: Any, data: tuple, q_mu: Any, q_sqrt: Any, rho: float) -> 
 
 def _assert_same(theirs: list, ours: list) -> None:
     for left, right in zip(theirs, ours):
-        assert_allclose(right, left, rtol=1e-6, atol=1e-7)
+        assert_allclose(right, left, rtol=1e-8, atol=1e-8)
 
 
 @pytest.mark.exhaustive
