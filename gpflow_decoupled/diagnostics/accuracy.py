@@ -24,7 +24,7 @@ def accurate_expectations(
 
     X is [N, D], mean and variance [N, L], Y [N, P].
 
-    :return: exact to 1e-7 where each latent has its labels; elsewhere with twice the nodes; None
+    :return: exact to 1e-8 where each latent has its labels; elsewhere with twice the nodes; None
         for a likelihood without nodes.
     """
     number = nodes_of(likelihood)

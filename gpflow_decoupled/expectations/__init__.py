@@ -10,7 +10,7 @@ variables: read `projections`, then `fourier`.
 # | E log(1 + e^f), f Gaussian, and its derivatives | `logit_integrals` | 1e-12 | 40 or 112 nodes |
 # | the same, bound by R pieces | `logit_integrals` | 1.4e-4 or 3.1e-4 nats, R = 20 | R |
 # | E g(f), f Gaussian, g bends near one place | `peaked` | 1e-9 | 128 nodes |
-# | E g(f), f Gaussian, g any function, and slopes | `means` | 4e-8 | 61 nodes, 302, 2,223 or 9,904 |
+# | E g(f), f Gaussian, g any function | `means` | 2e-9 | 121 nodes, 1,082 or 8,763 |
 # | log E p(y given f), f Gaussian, p bends or peaks once | `log_means` | 1e-8 | 384 nodes |
 # | E g(y), y = alpha^T v + beta, v independent | `fourier` | below | below |
 # | - by a frequency sum, transform of g known | `frequency_sum` | 1e-10, T = 64 frequencies | D T |

@@ -113,7 +113,7 @@ class BernoulliProbit(ScalarLikelihood):
     """Binary labels with a probit link: p(y = 1 | f) = Phi(f), Phi the standard normal cdf.
 
     Log-concave, unlike GPflow's `Bernoulli()`, whose probabilities stay in [0.001, 0.999].
-    Predictions are closed forms, and expected log densities accurate to 1e-7 at every variance.
+    Predictions are closed forms, and expected log densities accurate to 1e-8 at every variance.
 
     :param kwargs: of `gpflow.likelihoods.ScalarLikelihood`.
 

@@ -72,7 +72,7 @@ def scalar_expectations(
     variance: TensorType,
     Y: TensorType,
 ) -> tf.Tensor:
-    """E log p(y | f) [...] of a likelihood with a latent for each label, to 1e-7; see
+    """E log p(y | f) [...] of a likelihood with a latent for each label, to 1e-8; see
     `adaptive_mean`. Arguments as of `expected_log_densities`.
     """
     mean = tf.convert_to_tensor(mean)
@@ -131,7 +131,7 @@ def expected_log_densities(
 ) -> tf.Tensor:
     """E log p(y | f) [...] in nats, f ~ N(mean, variance), as `variational_expectations`.
 
-    Accurate to 1e-7 where each latent has its labels, however wide f is beside the likelihood and
+    Accurate to 1e-8 where each latent has its labels, however wide f is beside the likelihood and
     whatever the likelihood's quadrature; with several latents for a label it is the likelihood's.
 
     :param likelihood: any likelihood.

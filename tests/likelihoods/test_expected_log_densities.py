@@ -62,10 +62,10 @@ KINDS: dict[str, tuple[Callable[[], gl.Likelihood], Callable, list[float], list[
         lambda: gl.Bernoulli(invlink=tf.sigmoid), lambda f: -np.logaddexp(0.0, f), [0.0], [0.0],
     ),
     "Ordinal, between": (
-        lambda: own.Ordinal([-1.0, 1.0], sigma=0.3),
-        lambda f: stats.norm.logcdf((1.0 - np.abs(f)) / 0.3)
-        + np.log1p(-np.exp(stats.norm.logcdf((-1.0 - np.abs(f)) / 0.3)
-                           - stats.norm.logcdf((1.0 - np.abs(f)) / 0.3))),
+        lambda: own.Ordinal([-1.0, 1.0], sigma=0.6),
+        lambda f: stats.norm.logcdf((1.0 - np.abs(f)) / 0.6)
+        + np.log1p(-np.exp(stats.norm.logcdf((-1.0 - np.abs(f)) / 0.6)
+                           - stats.norm.logcdf((1.0 - np.abs(f)) / 0.6))),
         [1.0], [-1.0, 1.0],
     ),
 }  # fmt: skip
