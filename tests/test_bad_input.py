@@ -134,7 +134,6 @@ def test_batch_size_of_a_dataset_is_its_own() -> None:
         _fit(orthogonal(num_data=60), dataset.batch(20), batch_size=9)
 
 
-@pytest.mark.exhaustive
 def test_missing_num_data_is_refused_or_warned_of() -> None:
     message = "A dataset does not tell its size in rows: pass num_data=N to the model"
     with pytest.raises(DataError, match=message):

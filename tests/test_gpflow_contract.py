@@ -235,7 +235,7 @@ def test_the_optimum_of_an_svgp_is_that_of_sgpr(autograph: bool) -> None:
     assert_allclose(model.likelihood.variance, sgpr.likelihood.variance, rtol=1e-3)
 
 
-@pytest.mark.exhaustive
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("name", [*THEIRS, *OWN])
 def test_a_model_is_built_inside_of_a_function_or_refused(
     name: str, monkeypatch: pytest.MonkeyPatch
@@ -373,7 +373,7 @@ def test_a_model_is_exported_with_its_predictions(name: str, tmp_path: Path) -> 
         assert_allclose(np.stack(served.predict(new)), expected, rtol=1e-6)
 
 
-@pytest.mark.exhaustive
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("name", ["GPR", "CVIGP", "LCLGP", "NNGP", "DTC"])
 def test_data_that_are_variables_are_followed_or_refused(name: str) -> None:
     x, y = tf.Variable(X), tf.Variable(Y)

@@ -261,7 +261,7 @@ def test_short_files_take_little_memory(tmp_path: Path) -> None:
             gd.load(file)
 
 
-@pytest.mark.exhaustive
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("part", ["kernel", "lengthscales", "q_mu"])
 def test_parts_of_other_shapes_are_refused(part: str, tmp_path: Path) -> None:
     """Their check sums are right, and the first prediction would fail in TensorFlow."""

@@ -87,7 +87,7 @@ def _process(basis: Any, kernel: Any) -> list[np.ndarray]:
     ]
 
 
-@pytest.mark.exhaustive
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("moves", [True, False])
 @pytest.mark.parametrize("kind", ["diagonal", "whitened"])
 def test_a_floor_bounds_what_a_unit_of_a_coordinate_does(kind, moves, rng):

@@ -78,7 +78,7 @@ def _reference(model: ODVGP, latent: int, inputs: Array) -> ref.Process:
     return ref.orthogonal(k, a, m, root @ root.T)
 
 
-@pytest.mark.exhaustive
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("name", PARTS)
 def test_bound_and_predictions_are_those_of_the_family_at_any_coefficients(name: str) -> None:
     gpflow.config.set_default_jitter(JITTER)
@@ -98,7 +98,6 @@ def test_bound_and_predictions_are_those_of_the_family_at_any_coefficients(name:
     assert_allclose(model.elbo((X, Y[:, :latents])), bound, rtol=1e-9)
 
 
-@pytest.mark.exhaustive
 def test_bound_and_predictions_where_outputs_are_mixed_or_points_are_separate() -> None:
     """Against the orthogonal basis whose mean points are the rows, apart from the ones that
     repeat.
@@ -314,7 +313,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.exhaustive
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("build, error, message", REFUSED.values(), ids=REFUSED)
 def test_models_that_cannot_have_it_are_refused(build: Any, error: type, message: str) -> None:
     with pytest.raises(error, match=message):

@@ -51,7 +51,7 @@ def _columns(name: str, inputs: np.ndarray) -> np.ndarray:
     )
 
 
-@pytest.mark.exhaustive
+@pytest.mark.costly(keep=1)
 @SIGNS
 @pytest.mark.parametrize("name", KERNELS)
 def test_both_forms_are_the_posterior_of_the_weights(name, low):

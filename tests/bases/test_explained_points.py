@@ -37,7 +37,7 @@ def _points(seed: int) -> tuple[np.ndarray, np.ndarray]:
     return inputs[7:], inputs[:7]
 
 
-@pytest.mark.exhaustive
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("scaling", ["diagonal", "whitened"])
 def test_the_coordinates_of_the_mean_are_finite(scaling: str, seed: int) -> None:

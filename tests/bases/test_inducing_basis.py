@@ -168,7 +168,6 @@ def test_bases_on_all_data_have_no_inducing_points():
         BasisGP(matern(1.0, 1.0), gl.Gaussian(), BETA)
 
 
-@pytest.mark.exhaustive
 def test_declared_properties():
     """What `sweep`, `SparseCVIGP`, `fit` and natural gradients ask, in the place of classes."""
     cases = {

@@ -157,7 +157,6 @@ def _bound(moments: MomentParameters, k: gr.Grams, likelihood: Any, Y: np.ndarra
     return tf.reduce_sum(expected) - 0.5 * kl
 
 
-@pytest.mark.exhaustive
 @bases
 def test_a_step_through_them_is_the_step_in_closed_form(name: str) -> None:
     """By automatic differentiation in the expectation parameters: q(f(beta)) as (D46) moves it, and
@@ -248,7 +247,6 @@ def test_a_covariance_that_equals_the_prior_in_some_directions_has_an_inverse_fo
     )
 
 
-@pytest.mark.exhaustive
 def test_what_is_refused_changes_nothing() -> None:
     kernel = matern(1.3, 0.8)
     wide = DecoupledBasis(GAMMA, BETA, covariance="coupled")

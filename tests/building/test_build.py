@@ -42,7 +42,6 @@ def test_three_lines_are_enough(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == ""
 
 
-@pytest.mark.exhaustive
 def test_a_full_gp_has_the_exact_posterior() -> None:
     X, Y = _waves(30)
     model = gd.build(X, Y, verbose=False)
@@ -193,7 +192,6 @@ def test_bad_data_are_refused(Y: np.ndarray, likelihood: object, message: str) -
         gd.build(np.arange(4.0)[:, None], Y, likelihood, verbose=False)
 
 
-@pytest.mark.exhaustive
 def test_bad_options_are_refused() -> None:
     X, Y = _waves(10)
     with pytest.raises(
@@ -316,7 +314,6 @@ def test_adam_moves_q_of_a_robust_maximum() -> None:
     assert not np.allclose(moved[0], moved[2])
 
 
-@pytest.mark.exhaustive
 def test_rows_of_classes_beyond_a_full_gp_have_neighbours() -> None:
     X, Y = _waves(600)
     labels = np.digitize(Y, [450.0, 550.0])

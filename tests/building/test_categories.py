@@ -98,7 +98,6 @@ def test_predictions_are_those_of_columns_of_0_and_1(options: dict) -> None:
         assert_allclose(found.mean[:, 0], alone * scale + FRAME.y.mean(), rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.exhaustive
 def test_an_unknown_word_has_the_spread_of_the_levels() -> None:
     model = gd.build(FRAME, "y", verbose=False)
     model.fit(progress=False)
@@ -112,7 +111,6 @@ def test_an_unknown_word_has_the_spread_of_the_levels() -> None:
     assert np.mean(np.abs(model.predict_y(FRAME)[0].numpy()[:, 0] - FRAME.y)) < 0.2
 
 
-@pytest.mark.exhaustive
 def test_the_start_reads_codes_as_levels() -> None:
     """Neither their size nor their order changes anything."""
     names = {word: f"t{np.sin(place):.6f}" for place, word in enumerate(sorted(set(FRAME.shop)))}
@@ -192,7 +190,6 @@ def test_update_takes_new_levels_in(options: dict) -> None:
     assert_array_equal(X[-20:, 1], len(model.table.columns[1].categories) - 1)
 
 
-@pytest.mark.exhaustive
 def test_an_update_that_fails_learns_no_word() -> None:
     model = _built(num_neighbours=10)
     with pytest.raises(gd.errors.DataError):

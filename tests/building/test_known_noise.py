@@ -76,7 +76,7 @@ def test_it_is_that_of_the_plain_model_in_units() -> None:
     assert_allclose(found[1][:, 0], variance, rtol=1e-10)
 
 
-@pytest.mark.exhaustive
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("option", ["full_cov", "full_output_cov"])
 def test_options_that_log_densities_refuse_are_refused_with_it_too(option: str) -> None:
     model = gd.build(X, Y, **QUIET)
@@ -97,7 +97,6 @@ def test_one_row_does_not_stand_for_all_in_a_function() -> None:
         compiled(XNEW[:1])
 
 
-@pytest.mark.exhaustive
 def test_several_outputs_have_their_own() -> None:
     both = np.stack([NEW, NEW[::-1] / 9.0], axis=1)
     model = gd.build(X, TWO, noise_variance=KNOWN, **QUIET)
@@ -108,7 +107,6 @@ def test_several_outputs_have_their_own() -> None:
     assert_allclose(found[0], plain + both, rtol=1e-10)
 
 
-@pytest.mark.exhaustive
 def test_rows_with_known_noise_alone_need_it() -> None:
     """A likelihood of the user with a variance for each row adds that of new rows, in units."""
 

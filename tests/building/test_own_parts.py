@@ -81,7 +81,6 @@ def test_every_model_has_it(options: dict, tolerance: float, tmp_path) -> None:
     assert_allclose(again.predict_y(XNEW)[0], model.predict_y(XNEW)[0], rtol=1e-10)
 
 
-@pytest.mark.exhaustive
 def test_several_outputs_have_their_own_mean() -> None:
     both = np.hstack([Y, 3.0 * Y + X[:, :1]])
     model = gd.build(X, both, mean_function=_line(2), **QUIET)
@@ -143,7 +142,6 @@ def test_noise_that_trains_starts_from_standardised_y(capsys) -> None:
     assert_allclose(model.likelihood.variance, 0.3 * Y.var())
 
 
-@pytest.mark.exhaustive
 def test_fixed_noise_of_several_outputs() -> None:
     both = np.hstack([Y, 0.1 * X[:, :1]])
     likelihood = gl.Gaussian(4.0)
@@ -158,7 +156,7 @@ def test_fixed_noise_of_several_outputs() -> None:
     assert_allclose(unscaled.likelihood.scale, 2.0)
 
 
-@pytest.mark.exhaustive
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize(
     "options, message",
     [

@@ -131,7 +131,7 @@ def test_bad_levels_are_refused(name: str, level: float, message: str) -> None:
         gd.build(X, Y[:, 0], name, quantile=level, **QUIET)
 
 
-@pytest.mark.exhaustive
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize(
     "options", [{"num_inducing": 5, "num_mean_points": 0}, {"outputs": "coregionalised"}]
 )
@@ -141,7 +141,7 @@ def test_other_models_take_gaps(options: dict) -> None:
     assert np.isfinite(result.elbo) and np.all(np.isfinite(model.predict_y(X)[0]))
 
 
-@pytest.mark.exhaustive
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("mean_points", [0, 5])
 @pytest.mark.parametrize("several", ["heteroskedastic", "coregionalised"])
 def test_several_latents_have_inducing_points(several: str, mean_points: int) -> None:
@@ -248,7 +248,6 @@ def test_known_noise_says_how_much_a_row_counts(name: str) -> None:
         np.testing.assert_allclose(*points, rtol=1e-6)
 
 
-@pytest.mark.exhaustive
 def test_known_noise_is_in_units_and_may_be_a_column() -> None:
     noise = RNG.uniform(0.01, 25.0, 40)
     frame = pd.DataFrame({"a": X[:, 0], "b": X[:, 1], "s2": noise, "y": Y[:, 0]})
@@ -333,7 +332,7 @@ def test_noise_that_varies_is_better_with_a_latent_for_it() -> None:
     assert np.ptp(mean[:, 0]) > 50.0 and mean.shape == (90, 2)
 
 
-@pytest.mark.exhaustive
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize(
     "options, message",
     [
@@ -472,7 +471,6 @@ def test_quantiles_of_f_plus_noise_move_with_the_offset() -> None:
     np.testing.assert_allclose(moved, expected, rtol=1e-6)
 
 
-@pytest.mark.exhaustive
 def test_estimators_predict_for_an_exposure() -> None:
     options = {"likelihood": "poisson", "steps": 2, "num_inducing": 5, "num_mean_points": 0}
     model = DecoupledGPRegressor(**options, fit_options={"compile": False})

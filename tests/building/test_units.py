@@ -67,7 +67,7 @@ def _cvigp(X: np.ndarray, Y: np.ndarray, name: str) -> gpflow.models.GPModel:
     return gd.models.CVIGP((X, Y), kernel, likelihood, mean_function=mean)
 
 
-@pytest.mark.exhaustive
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("name", READERS)
 @pytest.mark.parametrize("make", [_svgp, _cvigp])
 def test_an_index_is_never_scaled(make, name: str) -> None:

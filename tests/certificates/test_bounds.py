@@ -103,7 +103,7 @@ def test_order_and_constants() -> None:
     )
 
 
-@pytest.mark.exhaustive
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("name", RULES)
 def test_one_classifier_violates_seldom(name: str) -> None:
     """KL = 0: over all samples, by the binomial distribution itself, at every risk."""

@@ -115,7 +115,7 @@ def test_a_sampled_norm_is_computed_in_full(scaling: str, monkeypatch: pytest.Mo
         assert _fixed(model).kl == pytest.approx(expected, rel=1e-9)
 
 
-@pytest.mark.exhaustive
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("whiten", [True, False])
 def test_gpflows_own_sparse_model_with_orthogonal_points_of_no_weight(whiten: bool) -> None:
     """SVGP, our coupled model, and the orthogonal one with a_gamma = 0 have the same
@@ -346,7 +346,7 @@ MODELS: dict[str, tuple[Any, type[Exception], str]] = {
 }
 
 
-@pytest.mark.exhaustive
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("name", CALLS)
 def test_what_is_refused(name: str) -> None:
     data, options, error, message = CALLS[name]
@@ -354,7 +354,7 @@ def test_what_is_refused(name: str) -> None:
         pac_bayes_certificate(_classifier(), data, **{"hyperparameters": "fixed", **options})
 
 
-@pytest.mark.exhaustive
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("name", MODELS)
 def test_models_that_are_refused(name: str) -> None:
     make, error, message = MODELS[name]

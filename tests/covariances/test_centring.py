@@ -154,7 +154,7 @@ def test_an_input_far_away_changes_no_other(name: str) -> None:
                 assert_allclose(other, own, **close)
 
 
-@pytest.mark.exhaustive
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("name", ["Matern52", "RationalQuadratic", "sum"])
 @pytest.mark.parametrize("block", [None, (8, 8)])
 def test_a_product_row_depends_on_no_other(name: str, block: tuple[int, int] | None) -> None:

@@ -312,7 +312,7 @@ def test_export(xla: bool, tmp_path: Path, rng: np.random.Generator) -> None:
         assert_allclose(loaded.predict(X[:rows]), module.kernel(X[:rows], Z) @ V, rtol=1e-10)
 
 
-@pytest.mark.exhaustive
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("name", ["matern32", "matern12"])
 def test_progress_and_interrupt(
     name: str, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
@@ -360,7 +360,6 @@ def test_wrong_shapes_are_refused(rng: np.random.Generator) -> None:
         kernel_product(RBF(), X, Z, V, dtype=tf.float16, block=(8, 8))
 
 
-@pytest.mark.exhaustive
 def test_second_derivatives_are_refused(rng: np.random.Generator) -> None:
     """They would lack what comes through the sums."""
     X, Z, V, _ = _problem(rng, False)

@@ -48,7 +48,6 @@ def gains_of(kind: type[IsotropicStationary], X: np.ndarray, Y: np.ndarray) -> d
     return {one: max(evidence(one, ratio) for ratio in _RATIOS) - noise for one in _FACTORS}
 
 
-@pytest.mark.exhaustive
 def test_the_factor_has_half_of_the_best_gain():
     """By dense densities, each at the variance that is best for it."""
     X, Y = map(standardised, waves(0, 60))

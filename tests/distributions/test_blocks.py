@@ -96,7 +96,6 @@ def test_samples_have_the_moments_of_each():
     )
 
 
-@pytest.mark.exhaustive
 def test_unused_columns_change_nothing_and_have_no_gradient():
     used = np.array([[1, 0, 0], [1, 0, 0], [1, 0, 0], [1, 0, 0], [0, 0, 0], [1, 1, 1]], bool)
     moved = tf.where(used, THETA, THETA + 5.0)

@@ -159,7 +159,7 @@ def test_no_weight_puts_all_mass_in_the_middle():
     assert_allclose(masses[0, 0], np.eye(8)[4])
 
 
-@pytest.mark.exhaustive
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("averaged", [False, True])
 def test_densities_are_those_of_the_sum(averaged):
     """They sum to one, and at D = 2 are the integral of the product density; cell averages match

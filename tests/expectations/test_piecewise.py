@@ -54,7 +54,7 @@ def test_pieces_are_above_by_the_gap_at_most(number, convex):
     )
 
 
-@pytest.mark.exhaustive
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("number", CONVEX_GAPS)
 def test_the_convex_bound_is_continuous_and_its_slope_rises(number):
     """Looked at on both sides of each knot, and by second differences along the line."""

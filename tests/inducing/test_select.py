@@ -230,7 +230,7 @@ BAD = [
 ]
 
 
-@pytest.mark.exhaustive
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("arguments, options, message", BAD)
 def test_bad_input_is_refused(method: str, arguments: tuple, options: dict, message: str) -> None:

@@ -108,7 +108,6 @@ def _posterior(model: BasisGP) -> tuple[np.ndarray, np.ndarray]:
     return state.chol.numpy()[0] @ state.mean.numpy()[:, 0], root @ root.T
 
 
-@pytest.mark.exhaustive
 @every_kernel
 def test_inference_is_exact_in_weight_space(name):
     """Bayesian linear regression in one step: jitter on the prior would show at 1e-6 and more."""

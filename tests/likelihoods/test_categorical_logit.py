@@ -39,7 +39,7 @@ def _call(
     return found.numpy() if Y is not None else tuple(part.numpy() for part in found)
 
 
-@pytest.mark.exhaustive
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("variance", [1e-6, 0.1, 1.0, 4.0, 25.0])
 @pytest.mark.parametrize("C", [2, 3])
 def test_the_expectation_is_a_lower_bound_and_the_best_of_its_kind(C: int, variance: float) -> None:
@@ -139,7 +139,6 @@ def test_predictions(C: int, variance: float) -> None:
     assert np.array_equal(p, _call("predict_mean_and_var", mean, var)[0]), "the same in every call"
 
 
-@pytest.mark.exhaustive
 def test_predictions_far_out_are_finite() -> None:
     mean, var = (
         np.array([[0.0, 900.0, -900.0]] * 3),
@@ -212,7 +211,7 @@ CHOICES = {
 }
 
 
-@pytest.mark.exhaustive
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("name", ["coupled", "orthogonal"])
 def test_natural_gradients_are_never_shortened(name: str) -> None:
     X, Y = _classes()

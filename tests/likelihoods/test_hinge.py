@@ -56,7 +56,6 @@ def test_class_probabilities():
     assert_allclose(np.exp(logs[1]), predicted[:, 0], rtol=1e-12)
 
 
-@pytest.mark.exhaustive
 def test_bound_is_below_the_integral_of_the_pseudo_likelihood():
     """With one weight, by a sum over a grid; and it is that of conjugate computation."""
     rng = np.random.default_rng(0)

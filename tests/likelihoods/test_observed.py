@@ -113,7 +113,6 @@ def test_outputs_are_summed_and_arguments_broadcast(name):
     assert likelihood.predict_mean_and_var(NO_X, *wide)[1].shape == (6, 2)
 
 
-@pytest.mark.exhaustive
 @every
 def test_far_out_nothing_is_nan(name):
     """Also in slopes of f and of the likelihood's Parameters."""
@@ -154,7 +153,6 @@ def test_single_precision(name):
         assert_allclose(one, other, rtol=1e-3, atol=1e-3)
 
 
-@pytest.mark.exhaustive
 @each
 def test_bad_observations_are_refused(name):
     case = CASES[name]

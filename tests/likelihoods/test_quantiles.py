@@ -251,7 +251,6 @@ def test_built_models_have_them_in_units(name: str) -> None:
     assert_allclose(found[..., 2], expected, rtol=1e-6)
 
 
-@pytest.mark.exhaustive
 def test_several_outputs_have_their_own() -> None:
     both = gd.build(INPUTS, BOTH, "laplace", verbose=False).predict_quantiles(INPUTS[:4])
     for output in range(2):
@@ -284,7 +283,7 @@ def test_another_noise_of_a_latent_scale_is_refused() -> None:
         observation_quantiles(likelihood, X, np.zeros((3, 2)), np.ones((3, 2)), 0.9)
 
 
-@pytest.mark.exhaustive
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("levels", [0.5, (0.0, 0.5), (0.5, 1.0), (np.nan,), ((0.5,),)])
 def test_bad_levels_are_refused(levels: object) -> None:
     model = gd.build(INPUTS, np.round(REAL), "poisson", verbose=False)
@@ -292,7 +291,6 @@ def test_bad_levels_are_refused(levels: object) -> None:
         model.predict_quantiles(INPUTS, levels)
 
 
-@pytest.mark.exhaustive
 def test_f_that_is_not_gaussian_is_refused() -> None:
     model = gd.Standardized(
         lambda X, Y: gd.models.AffineIndependentGP(

@@ -40,7 +40,6 @@ problems = pytest.mark.parametrize("name", PROBLEMS)
 means = pytest.mark.parametrize("with_mean", [False, True], ids=["zero mean", "linear mean"])
 
 
-@pytest.mark.exhaustive
 @means
 @problems
 def test_both_forms_of_the_bound_agree(name, with_mean):
@@ -53,7 +52,6 @@ def test_both_forms_of_the_bound_agree(name, with_mean):
         assert_allclose(model.maximum_log_likelihood_objective(), model.elbo(), rtol=1e-13)
 
 
-@pytest.mark.exhaustive
 @means
 @problems
 def test_bound_is_that_of_the_textbook(name, with_mean):
@@ -87,7 +85,7 @@ def test_bound_is_that_of_the_textbook(name, with_mean):
         assert_allclose(left, right, rtol=1e-9, atol=1e-10)
 
 
-@pytest.mark.exhaustive
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("likelihood, reference", [
     (gl.Poisson(), lik.poisson()),
     (gl.Bernoulli(invlink=tf.sigmoid), lik.bernoulli_logit()),
@@ -108,7 +106,7 @@ def test_bound_is_that_of_the_reference(likelihood, reference):
         )
 
 
-@pytest.mark.exhaustive
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize(
     "latents, make", [(1, lambda: matern(1.0, 1.0)), (2, lambda: matern(1.0, 1.0)), (2, separate)]
 )

@@ -80,7 +80,6 @@ def test_an_input_whose_distance_overflows_has_the_prior(name: str) -> None:
             assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.exhaustive
 def test_no_model_is_left_out() -> None:
     public = [getattr(gd.models, name) for name in gd.models.__all__]
     kinds = [

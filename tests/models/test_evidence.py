@@ -225,7 +225,6 @@ def test_a_lack_of_memory_names_what_was_asked(monkeypatch: pytest.MonkeyPatch) 
         CVIGP((X, Y), TWO[0], gpflow.likelihoods.Gaussian(0.1)).evidence(num_neighbours=2)
 
 
-@pytest.mark.exhaustive
 def test_an_estimated_end_has_its_level() -> None:
     """Of 60 estimates by 2 and by 16 vectors, 1.5 are expected below the determinant."""
     root = np.random.default_rng(0).normal(size=(12, 12)) / 6.0

@@ -72,7 +72,6 @@ def test_moments_beyond_the_range_of_floats_are_infinite(likelihood: gl.Likeliho
     assert np.isposinf(found[1][0]) and np.isposinf(found[1][1]) and 0.0 < found[1][2] < np.inf
 
 
-@pytest.mark.exhaustive
 def test_labels_of_affine_independent_models_do_not_cancel() -> None:
     values, shift = {}, {}
     for offset in (0.0, 1e6):

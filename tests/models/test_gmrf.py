@@ -120,7 +120,6 @@ def test_the_first_dual_is_that_of_the_dense_model() -> None:
         LinearlyConstrainedLagrangian(inner="newton").run(model)
 
 
-@pytest.mark.exhaustive
 def test_counts_of_known_exposure() -> None:
     """With expected counts as an offset, as in disease maps."""
     model = GMRF(Q, COUNTS, gl.Poisson(), offset=np.log(EXPECTED))
@@ -131,7 +130,6 @@ def test_counts_of_known_exposure() -> None:
     assert_allclose(model.predict_f()[0], other.predict_f(other.data[0])[0], rtol=1e-8)
 
 
-@pytest.mark.exhaustive
 def test_rows_of_a_design(rng: np.random.Generator) -> None:
     """A structured and an unstructured field and an intercept: Besag, York & Mollie 1991."""
     prior = sparse.block_diag([Q, 4.0 * sparse.eye(P), sparse.eye(1) * 1e-2])

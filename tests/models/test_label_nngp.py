@@ -66,7 +66,6 @@ def test_predictions_are_dense_least_squares_times_the_factors():
     assert_allclose(tf.linalg.diag_part(joint), np.tile(B * narrow, (C, 1)), rtol=1e-4)
 
 
-@pytest.mark.exhaustive
 def test_a_row_is_left_out_exactly():
     one, t, K = model(), targets(Y), of_targets()
     rows = np.arange(0, N, 7)

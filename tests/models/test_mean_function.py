@@ -52,7 +52,7 @@ BAD = {
 }
 
 
-@pytest.mark.exhaustive
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("name", BUILDS)
 @pytest.mark.parametrize("bad", BAD)
 def test_other_mean_functions_are_refused(name: str, bad: str) -> None:

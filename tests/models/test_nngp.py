@@ -146,7 +146,6 @@ def test_random_rows_give_an_unbiased_gradient():
         assert np.ptp([part[k] for part in parts], axis=0).max() > 1e-3
 
 
-@pytest.mark.exhaustive
 def test_gradient_is_that_of_finite_differences():
     ours = model(KERNELS["Matern12"](), FEW, mean_function=gpflow.functions.Constant([0.1, 0.2]))
     loss = tf.function(ours.training_loss, autograph=False)
@@ -193,7 +192,7 @@ def test_many_blocks_by_a_graph_predict_as_one_does(monkeypatch):
         ours.predict_f(XNEW)
 
 
-@pytest.mark.exhaustive
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("size", [N, 1500])
 def test_prediction_of_a_row_does_not_depend_on_the_others(size, rng):
     inputs = rng.normal(size=(size, 2))

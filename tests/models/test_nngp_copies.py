@@ -254,7 +254,7 @@ def test_distinct_inputs_are_their_own(rng):
     assert NNGP((zeros, Y[:3]), hidden, num_neighbours=2).groups[0].copies is None
 
 
-@pytest.mark.exhaustive
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("outputs", [1, 2])
 def test_rows_of_huge_known_noise_are_no_neighbours(outputs: int):
     """Nine of ten rows say nothing: four neighbours are then four of those that say something."""

@@ -56,7 +56,7 @@ def weak(request, monkeypatch):
     monkeypatch.setattr(f"{place}._MUCH_LEFT", np.inf if request.param == "points" else -1.0)
 
 
-@pytest.mark.exhaustive
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("name", ["Matern52", "sum", "Matern12", "linear"])
 def test_the_mean_is_the_exact_one_and_the_variance_that_of_neighbours(name, weak):
     kernel = KERNELS[name]()
@@ -121,7 +121,6 @@ def test_the_mean_of_few_rows_is_exact():
     assert ours.solve_mean() == (0.0, 0, True)
 
 
-@pytest.mark.exhaustive
 def test_separate_kernels_missing_entries_and_known_noise():
     values, kernels = missing(), separate()
     mean, _ = solved(kernels, Y=values).predict_f(XNEW)
@@ -137,7 +136,6 @@ def test_separate_kernels_missing_entries_and_known_noise():
         assert_allclose(ours.predict_f(XNEW)[0][:, p], expected, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.exhaustive
 def test_the_mean_is_never_stale():
     ours = solved()
     compiled = tf.function(ours.predict_f, autograph=False)
@@ -191,7 +189,6 @@ def test_a_solution_continues_where_it_was_cut_short(weak):
     assert not late.mean_is_solved
 
 
-@pytest.mark.exhaustive
 def test_the_gap_is_a_sum_over_systems(weak):
     kernels = separate()
     parts = [model(k, Y=Y[:, [p]], m=FEW, mean="data") for p, k in enumerate(kernels.kernels)]

@@ -146,7 +146,6 @@ def calibrated(noise: np.ndarray) -> tuple[float, float]:
     return float(one.spread_prior.numpy()), float(one.spread_factor.numpy())
 
 
-@pytest.mark.exhaustive
 def test_outliers_that_nothing_foretells_speak_for_even_variances():
     ordered = np.linspace(0.0, 1.0, 2000)[:, None]
     rng = np.random.default_rng(2)

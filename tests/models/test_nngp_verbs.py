@@ -181,7 +181,7 @@ def test_noise_of_every_kind(name):
             ours.predict_y(XNEW, noise_variance=np.ones((7, 1)))
 
 
-@pytest.mark.exhaustive
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("scale", [False, True])
 def test_update_takes_the_noise_of_each_new_row(scale: bool):
     variances = 0.02 + 0.1 * np.arange(N)[:, None] / N
@@ -223,7 +223,6 @@ def test_known_noise_of_an_unknown_number_of_rows():
         wide.get_concrete_function(specs[0])
 
 
-@pytest.mark.exhaustive
 def test_update_is_a_model_of_all_rows():
     ours, whole = model(m=N, X=X[:30], Y=Y[:30]), model(m=N)
     before = ours.neighbours_of(np.arange(30), num_neighbours=5)

@@ -75,7 +75,7 @@ def _divergence(model: Any) -> float:
     return float(model.basis.prior_kl(model.basis.factor(model.kernel)))
 
 
-@pytest.mark.exhaustive
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("name", MODELS)
 def test_expected_log_densities_are_the_data_term_of_the_bound(name: str) -> None:
     model = _random(MODELS[name]())

@@ -49,7 +49,7 @@ def test_an_unknown_cache_is_refused():
             model.posterior().update_cache(wrong)
 
 
-@pytest.mark.exhaustive
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("kind", ["tensor", "variable"])
 @pytest.mark.parametrize("name", MODELS)
 def test_a_cache_is_as_old_as_its_last_update(name, kind):

@@ -92,7 +92,7 @@ def test_the_largest_block_and_what_is_not_split(monkeypatch: pytest.MonkeyPatch
     assert model.predict_f(NEW, full_cov=True)[1].shape == (2, 20, 20) and rows[2:] == [20]
 
 
-@pytest.mark.exhaustive
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("name", ["ODVGP", "data"])
 def test_blocks_of_rows_have_the_bound_of_all_rows(
     name: str, monkeypatch: pytest.MonkeyPatch

@@ -70,7 +70,7 @@ def _dense(kernel: Any, column: int, points: np.ndarray = BETA) -> tuple[np.ndar
     return k.K_x, k.Q_x, np.full(N, NOISE), Y[:, column] - TREND(X).numpy()[:, 0]
 
 
-@pytest.mark.exhaustive
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("name", BASES)
 @pytest.mark.parametrize("latents, own", [(1, False), (2, False), (2, True)])
 def test_the_bound_is_above_the_classical_one_by_the_gain_of_the_reference(
@@ -283,7 +283,6 @@ def test_other_likelihoods_have_the_best_shares_of_the_reference(
     assert_allclose(values[0] - values[1], gain, rtol=1e-6)
 
 
-@pytest.mark.exhaustive
 def test_several_latents_and_mixed_outputs_gain(rng: np.random.Generator) -> None:
     mixed = LinearCoregionalization([matern(1.3, 0.8), matern(0.6, 1.4)], W=rng.normal(size=(2, 2)))
     points = as_inducing(BETA, "beta", mixed)

@@ -82,7 +82,6 @@ def test_with_all_rows_it_is_the_dense_model(name):
         assert_allclose(of_ours, of_dense, atol=1e-4)
 
 
-@pytest.mark.exhaustive
 def test_cavities_and_log_partition_are_those_of_the_reference():
     ours = solved()
     rows = np.arange(N)
@@ -105,7 +104,6 @@ def test_cavities_and_log_partition_are_those_of_the_reference():
     assert_allclose(terms, ref.log_partition(K, sites, given), rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.exhaustive
 def test_a_row_does_not_depend_on_the_others_of_a_call():
     ours = solved()
     mean, variance = ours.predict_y(XNEW)
@@ -140,7 +138,6 @@ def test_verbs():
     assert repr(ours).startswith("SiteNNGP(Matern52, Bernoulli, N=40, num_neighbours=8")
 
 
-@pytest.mark.exhaustive
 def test_update_finds_the_sites_of_new_rows():
     ours = solved()
     old, before = ours.sites, ours.predict_f(XNEW)[0].numpy()
@@ -172,7 +169,6 @@ def test_update_counts_clipped_sites():
     assert log_concave.clipped_sites == 0 and 0.0 < log_concave.change < 0.1
 
 
-@pytest.mark.exhaustive
 def test_new_sites_say_nothing_where_all_rows_are_neighbours():
     ours = NNGP((X, LABELS), kernel(), Bernoulli(), num_neighbours=8, prediction_neighbours=100)
     SiteSweeps(ours, compile=False).run(3)

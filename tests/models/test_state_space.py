@@ -178,7 +178,6 @@ def test_order_of_rows_does_not_matter():
     assert_allclose(ours.basis.nu.numpy()[order], turned.basis.nu, atol=1e-8)
 
 
-@pytest.mark.exhaustive
 def test_predictions_of_a_row_depend_on_it_alone():
     ours = solved()
     mean, variance = ours.predict_f(XNEW)

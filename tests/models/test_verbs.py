@@ -58,7 +58,7 @@ def test_verbs(model_name, likelihood, rng):
         assert np.all(np.isfinite(y_mean)) and np.all(y_variance > 0)
 
 
-@pytest.mark.exhaustive
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("name", MODELS)
 def test_bound_and_predictions_agree(name, rng):
     """Over all verbs: one likelihood, one mean function, one covariance."""

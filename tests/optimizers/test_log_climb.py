@@ -60,7 +60,7 @@ def test_a_shared_parameter_has_one_place():
     assert len(LogCoordinates([kernel.variance, kernel.variance]).pack()) == 1
 
 
-@pytest.mark.exhaustive
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("outputs", [Y, MISSING], ids=["complete", "missing"])
 def test_weighted_rows_and_their_gradient(outputs, monkeypatch):
     monkeypatch.setattr("gpflow_decoupled.optimizers.neighbours.neighbour_rounds._BLOCK", 11)
@@ -76,7 +76,6 @@ def test_weighted_rows_and_their_gradient(outputs, monkeypatch):
     assert_allclose(gradient, numeric, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.exhaustive
 def test_exact_density_and_its_gradient():
     built = model()
     coordinates = coordinates_of(built)
@@ -98,7 +97,6 @@ def test_a_climb_without_a_maximum_ends_before_an_overflow():
     assert_allclose(np.log(parameter.numpy()), np.log(2.0) + 12.0)
 
 
-@pytest.mark.exhaustive
 def test_a_climb_ends_at_the_maximum_of_the_exact_density():
     built = model()
     coordinates = coordinates_of(built)
@@ -135,7 +133,6 @@ def test_a_late_climb_takes_one_iteration():
     assert shown[-1].startswith("here, ") and f"{run.value:.6g} nats" in shown[-1]
 
 
-@pytest.mark.exhaustive
 def test_a_start_that_is_not_finite_is_an_error():
     built = model(m=3)
     built.data = built.data[0], 1e200 * built.data[1]

@@ -77,7 +77,7 @@ METHODS: dict[str, tuple[Callable[[Any], Any], str, tuple[str, ...]]] = {
 }
 
 
-@pytest.mark.exhaustive
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize(
     "method, kind", [(method, kind) for method, (*_, kinds) in METHODS.items() for kind in kinds]
 )

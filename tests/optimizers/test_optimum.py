@@ -63,7 +63,7 @@ def _reference(name: str, k: gr.Grams, y: np.ndarray) -> float:
     return col.collapsed_orthogonal(k, y, NOISE)
 
 
-@pytest.mark.exhaustive
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("whiten", [True, False])
 @pytest.mark.parametrize("latents", [1, 2])
 @pytest.mark.parametrize("name", BASES)
@@ -114,7 +114,7 @@ def _separate_points(kind: str) -> tuple[gpflow.kernels.Kernel, Any]:
     return kernel, gpflow.inducing_variables.SharedIndependentInducingVariables(points[0])
 
 
-@pytest.mark.exhaustive
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("kind", ["both", "kernels", "points", "neither"])
 def test_coupled_bound_and_its_gradient_in_closed_form(kind):
     """Those of a GPflow SGPR for each latent, whatever the latents share; in kernel, points, noise
@@ -156,7 +156,6 @@ def test_coupled_bound_and_its_gradient_in_closed_form(kind):
         assert_allclose(tape.gradient(bound, mine), right, rtol=1e-6, atol=1e-7)
 
 
-@pytest.mark.exhaustive
 def test_chain_of_bounds():
     """SGPR(beta) < orthogonal < SOLVE < SGPR(gamma and beta) < log p(y)."""
     y, kernel = (Y[:, :1] - TREND(X)).numpy(), matern(1.3, 0.8)
@@ -203,7 +202,6 @@ def test_inducing_points_at_the_data_give_the_exact_posterior():
         assert_allclose(left, right, rtol=1e-6, atol=1e-8)
 
 
-@pytest.mark.exhaustive
 def test_mean_points_at_the_data_give_the_exact_mean():
     kernel, data = matern(1.3, 0.8), (X, Y[:, :1])
     exact = gpflow.models.GPR(data, kernel, mean_function=TREND, noise_variance=NOISE)
@@ -273,7 +271,6 @@ def test_gradient_by_finite_differences(name):
             assert_allclose(slopes[entry], (up - down) / 2e-5, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.exhaustive
 def test_only_plain_gaussian_noise_has_a_closed_form():
     basis = OrthogonalBasis(GAMMA, BETA)
     varying = gl.Gaussian(scale=gpflow.functions.Linear(np.ones((2, 1)), np.ones(1)))

@@ -265,7 +265,6 @@ def test_a_solve_that_is_cut_short_warns(monkeypatch: pytest.MonkeyPatch) -> Non
     assert np.all(np.isfinite(draws(NEW)))
 
 
-@pytest.mark.exhaustive
 def test_what_cannot_be_drawn_is_refused_and_nothing_changes() -> None:
     model, data = _solved()
     before = [parameter.numpy() for parameter in model.parameters]

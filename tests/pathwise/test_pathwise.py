@@ -207,7 +207,6 @@ def test_draws_are_functions_fixed_by_their_seed(rng) -> None:
     np.testing.assert_allclose(tape.gradient(first, X)[:, 0], numerical, rtol=1e-6, atol=1e-8)
 
 
-@pytest.mark.exhaustive
 def test_what_is_not_known_is_refused(rng) -> None:
     data = rng.uniform(-1, 1, (5, 2)), rng.standard_normal((5, 1))
     noise = gpflow.likelihoods.Gaussian(0.1)

@@ -68,7 +68,7 @@ def test_gaussian_step_of_size_one_is_bayesian_linear_regression(N, D):
     same(glm.dual_weights(*model, steps_on_the_data(model, expect, 1.0, 1)), exact, 1e-9)
 
 
-@pytest.mark.exhaustive
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("name", LIKELIHOODS)
 @pytest.mark.parametrize(("N", "D"), [(8, 3), (4, 6)])
 def test_weights_and_data_agree_after_every_number_of_steps(name, N, D):

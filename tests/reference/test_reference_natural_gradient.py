@@ -95,7 +95,7 @@ def test_fisher_matrix_of_the_coefficients_is_block_diagonal_with_the_prior_metr
     assert_allclose(ref.brute_force_kl(*moved, *q), metric, rtol=1e-9)
 
 
-@pytest.mark.exhaustive
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("name", LIKELIHOODS)
 def test_gradients_of_the_elbo_by_finite_differences(name):
     (k, a_g, m, S), scale = _setting(), 2.5

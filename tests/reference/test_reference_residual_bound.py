@@ -28,7 +28,7 @@ def _problem(seed: int, points: int = 1, rows: int = 3) -> tuple[np.ndarray, ...
     return K, A, np.diag(K) - np.sum(A**2, axis=0), rng.normal(size=rows), rng
 
 
-@pytest.mark.exhaustive
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("name", LIKELIHOODS)
 def test_every_share_of_the_variances_gives_a_bound(name: str) -> None:
     gaps, gains = [], []

@@ -184,7 +184,7 @@ def test_steps_that_lower_a_bound_are_not_made() -> None:
     assert_allclose(ascend(start, words, start, 1e-9, 20).x, 0.0, atol=1e-9)
 
 
-@pytest.mark.exhaustive
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("posterior", POSTERIORS)
 def test_bound_rises_and_topics_that_go_together_are_correlated(posterior: str) -> None:
     counts, start = generated(200, topics=4), {"start": "random", "seed": 1, "fresh_passes": 3}
@@ -281,7 +281,7 @@ def test_a_prior_of_the_covariance_is_an_inverse_wishart() -> None:
     assert fitted.bound == pytest.approx(topics + fitted.proportions.log_prior, rel=1e-12)
 
 
-@pytest.mark.exhaustive
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("posterior", POSTERIORS)
 def test_the_bound_with_the_covariances_prior_rises_and_the_covariance_stays_near_it(
     posterior: str,

@@ -180,7 +180,7 @@ REFUSED: dict[str, tuple[Callable[[], GPModel], Any, type[Exception], str]] = {
 }
 
 
-@pytest.mark.exhaustive
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("why", REFUSED)
 def test_it_is_refused_with_nothing_changed(why: str) -> None:
     make, data, error, message = REFUSED[why]
@@ -198,7 +198,6 @@ def test_rows_on_disk_are_refused(tmp_path: Path) -> None:
         _fit(_model(), (on_disk, Y))
 
 
-@pytest.mark.exhaustive
 def test_rows_that_do_not_fit_into_memory_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(climbing, "MOST_ENTRIES", len(X) * len(BETA) - 1)
     with pytest.raises(DataError, match="seven matrices of 5 points by 60 rows"):

@@ -124,7 +124,6 @@ def test_l_bfgs_refuses_models_without_a_gaussian_start() -> None:
             gd.fit(model, optimizer="lbfgs", progress=False)
 
 
-@pytest.mark.exhaustive
 def test_the_gradient_is_that_of_the_bound_at_fixed_q() -> None:
     from gpflow_decoupled.training.stages.full_gps import AffineAscent
     from tests.training.problems import slope, turn
@@ -158,7 +157,7 @@ def _break_at(monkeypatch: pytest.MonkeyPatch, call: int, error: BaseException) 
     return calls
 
 
-@pytest.mark.exhaustive
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("call", [2, 3], ids=["in a refresh", "at the end"])
 def test_an_ascent_that_fails_is_undone(call: int, monkeypatch) -> None:
     model = _model(True)
@@ -178,7 +177,6 @@ def test_an_ascent_that_fails_is_undone(call: int, monkeypatch) -> None:
     assert np.array_equal(values(model)[".basis.b"], calls[-1][".basis.b"])
 
 
-@pytest.mark.exhaustive
 def test_an_interrupt_leaves_the_last_step(monkeypatch) -> None:
     model = _model(True)
     calls = _break_at(monkeypatch, 2, KeyboardInterrupt())

@@ -159,7 +159,6 @@ def test_shared_inducing_points_are_in_units(exact) -> None:
         _ = exact.inducing_variable
 
 
-@pytest.mark.exhaustive
 def test_rows_left_out_are_in_units(exact) -> None:
     """With all other rows as neighbours it is the formula of the exact GP."""
     model = gd.build(X, Y[:, :1], num_neighbours=29, verbose=False)
@@ -358,7 +357,7 @@ def test_threads_that_update_a_model_lose_no_rows(kind, monkeypatch) -> None:
     )
 
 
-@pytest.mark.exhaustive
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("what", ["gaps", "censored"])
 def test_a_bound_counts_the_entries_that_new_rows_have(what: str) -> None:
     """The determinant of the scaling is of the entries that are seen, also after an update."""

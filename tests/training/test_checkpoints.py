@@ -119,7 +119,7 @@ def folder(tmp_path_factory) -> Path:
     return folder
 
 
-@pytest.mark.exhaustive
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("changes, message", OTHER.values(), ids=OTHER)
 def test_other_settings_are_refused(changes: dict, message: str, folder: Path) -> None:
     options = {**changes, "model": changes["model"]() if "model" in changes else orthogonal()}

@@ -168,7 +168,6 @@ def test_a_standardized_model_takes_a_function_in_units() -> None:
     np.testing.assert_allclose(one.history["elbo"], two.history["elbo"], rtol=1e-9)
 
 
-@pytest.mark.exhaustive
 @pytest.mark.filterwarnings("ignore:X.* is constant")
 def test_what_is_wrong_is_refused_before_the_first_step(tmp_path: Path) -> None:
     X, Y = sine()

@@ -433,7 +433,7 @@ OPTIONS: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
-@pytest.mark.exhaustive
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("options, message", OPTIONS.values(), ids=OPTIONS)
 def test_options_of_other_mean_points_are_refused(options: dict[str, Any], message: str) -> None:
     model = _model()
@@ -492,7 +492,6 @@ def test_a_run_that_is_refused_leaves_a_trained_mean_as_it_was(
     np.testing.assert_array_equal(model.predict_f(X)[0], mean)
 
 
-@pytest.mark.exhaustive
 def test_streams_and_other_models_are_refused() -> None:
     model = _model()
     before = values(model)

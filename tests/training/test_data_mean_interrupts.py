@@ -116,7 +116,6 @@ def test_the_progress_line_shows_the_solves(capsys: pytest.CaptureFixture[str]) 
     assert not capsys.readouterr().err
 
 
-@pytest.mark.exhaustive
 def test_an_interrupt_of_the_last_solve_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     model = _model(gl.Bernoulli())
     with monkeypatch.context() as patch:

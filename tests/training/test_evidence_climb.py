@@ -107,7 +107,6 @@ def test_a_limit_of_steps_is_one_of_evaluations() -> None:
     assert again.reason == "converged" and again.elbo > start
 
 
-@pytest.mark.exhaustive
 def test_estimators_are_exact_for_few_rows() -> None:
     X, Y = sine(40)
     regressor = DecoupledGPRegressor().fit(X, Y[:, 0])

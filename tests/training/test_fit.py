@@ -50,7 +50,7 @@ def _hyperparameters(model: gpflow.models.GPModel) -> list[tf.Variable]:
     ]
 
 
-@pytest.mark.exhaustive
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("name", MODELS)
 def test_a_plain_gradient_step_is_the_gradient_of_bound_and_prior(name: str) -> None:
     X, Y = data = sine(30)

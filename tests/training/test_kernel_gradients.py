@@ -104,7 +104,7 @@ REFUSED: dict[str, tuple[Callable[[], Kernel], str]] = {
 }
 
 
-@pytest.mark.exhaustive
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("make, message", REFUSED.values(), ids=REFUSED)
 def test_parameters_without_gradients_are_refused(make: Callable[[], Kernel], message: str) -> None:
     kernel = make()

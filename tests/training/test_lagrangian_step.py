@@ -198,7 +198,6 @@ def test_with_nothing_else_to_train_it_is_the_lagrangian():
     assert_allclose(model.basis.alpha, alone.basis.alpha, atol=1e-4)
 
 
-@pytest.mark.exhaustive
 def test_precisions_that_the_new_kernel_does_not_allow_lose_their_negative_part():
     """A negative lambda takes V from the kernel that a large step leads to; the run goes on without
     it.

@@ -74,7 +74,7 @@ def test_parameters_of_the_likelihood_are_learned():
     assert SiteRounds(fixed, compile=False).has_hyperparameters
 
 
-@pytest.mark.exhaustive
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("place", ["climb", "pass"])
 def test_an_interrupt_undoes_the_round(place: str, monkeypatch: pytest.MonkeyPatch):
     one = model()

@@ -152,7 +152,6 @@ def test_a_limit_of_steps_and_a_limit_of_seconds():
     assert result.steps == 1 and result.reason == "time is up" and not result.converged
 
 
-@pytest.mark.exhaustive
 def test_a_first_climb_that_is_undone_leaves_the_values_and_a_finite_likelihood(monkeypatch):
     falling = itertools.count()
 

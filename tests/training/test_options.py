@@ -148,7 +148,6 @@ def test_other_names_of_held_out_data_lead_to_evaluation(name: str) -> None:
         fit(orthogonal(), (X, Y), **{name: (X, Y)})
 
 
-@pytest.mark.exhaustive
 def test_flags_that_natural_gradients_cannot_follow_are_refused() -> None:
     model = orthogonal()
     gpflow.set_trainable(model.basis.q_mu, False)
@@ -171,7 +170,7 @@ def test_flags_that_natural_gradients_cannot_follow_are_refused() -> None:
         _fit(model, (X, Y))
 
 
-@pytest.mark.exhaustive
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize(
     "option", [{"natural_gradient": 0.3}, {"hold": "sites"}, {"negative_precision": "clip"}]
 )
@@ -237,7 +236,7 @@ class _Lowered(gd.models.BasisGP):
         return super().elbo(data) - 1000.0
 
 
-@pytest.mark.exhaustive
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("own", ["prior_kl", "elbo"])
 def test_a_bound_of_its_own_is_not_trained_past(own: str) -> None:
     if own == "elbo":

@@ -170,7 +170,6 @@ def test_checkpoint_of_a_generator_is_refused_before_step_1(tmp_path) -> None:
     assert unchanged(before, model)
 
 
-@pytest.mark.exhaustive
 def test_nan_in_the_third_batch_is_found_in_training() -> None:
     model = orthogonal(num_data=100)
     with pytest.raises(

@@ -30,7 +30,7 @@ def test_seconds_end_a_run() -> None:
     assert result.steps == len(result.history["elbo"]) >= 1
 
 
-@pytest.mark.exhaustive
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize(("batch_size", "label"), [(None, ", ELBO "), (20, ", estimated ELBO ")])
 def test_a_bound_of_minibatches_is_called_an_estimate(batch_size, label) -> None:
     result = _fit(orthogonal(), steps=2, batch_size=batch_size)
@@ -287,7 +287,7 @@ def _classes() -> tuple[np.ndarray, np.ndarray]:
     return X, np.digitize(Y, [-0.5, 0.5]).astype(float)
 
 
-@pytest.mark.exhaustive
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize(
     "likelihood", [gpflow.likelihoods.Softmax(3), gd.likelihoods.CategoricalLogit(3)]
 )

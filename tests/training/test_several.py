@@ -55,7 +55,6 @@ def _batches(size: int | None = 20) -> ArrayBatches:
     return ArrayBatches(*map(tf.constant, sine()), size, 0)
 
 
-@pytest.mark.exhaustive
 def test_nothing_is_computed_after_a_step_that_fails_and_steps_wait_for_each_other() -> None:
     total, rate = tf.Variable(0.0, dtype=tf.float64), tf.Variable(0.0, dtype=tf.float64)
 

@@ -86,7 +86,7 @@ def test_gradient_at_held_sites_is_the_slope_of_the_bound(likelihood):
     assert_allclose(ours, slope(model, bound, direction), rtol=1e-5)
 
 
-@pytest.mark.exhaustive
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("likelihood", LIKELIHOODS)
 def test_gradient_at_held_moments_is_the_slope_of_the_bound(likelihood):
     model = _model(likelihood)
@@ -241,7 +241,7 @@ BAD = {
 }
 
 
-@pytest.mark.exhaustive
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("name", BAD)
 def test_bad_options_are_refused_with_nothing_changed(name):
     options, error, message = BAD[name]

@@ -117,7 +117,7 @@ def test_the_bound_is_at_its_best(kind: str) -> None:
         assert sites.elbo == pytest.approx(result.elbo, abs=1e-6)
 
 
-@pytest.mark.exhaustive
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize(
     ("rows", "classes", "full"), [(30, 3, True), (334, 10, True), (335, 10, False)]
 )

@@ -185,7 +185,7 @@ UNUSABLE = {
 }
 
 
-@pytest.mark.exhaustive
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("make, message", UNUSABLE.values(), ids=UNUSABLE)
 def test_optimizers_that_cannot_be_driven_are_refused(make, message: str) -> None:
     model, optimizer = orthogonal(), make()

@@ -285,7 +285,6 @@ def test_the_bound_counts_the_rows_that_it_was_trained_on() -> None:
     assert float(model.elbo()) == pytest.approx(float(expected), rel=1e-9)
 
 
-@pytest.mark.exhaustive
 def test_what_is_no_pair_of_data_is_refused() -> None:
     X, Y = sine(40)
     model = gd.build(X, Y, num_inducing=6, num_mean_points=0, verbose=False)

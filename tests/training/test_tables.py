@@ -288,7 +288,6 @@ def test_classes_have_names(kind: str, capsys: pytest.CaptureFixture[str]) -> No
         model.predict_log_density((X, np.full(6, "never")))
 
 
-@pytest.mark.exhaustive
 def test_grades_need_an_order() -> None:
     """Words in alphabetical order would be silent nonsense."""
     words = ["low", "high", "mid", "low", "high", "mid"]

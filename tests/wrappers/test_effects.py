@@ -47,7 +47,7 @@ def test_partial_dependence_is_the_mean_of_joint_predictions(model) -> None:
     assert np.all(narrow["high"] < found["high"]) and np.all(narrow["low"] > found["low"])
 
 
-@pytest.mark.exhaustive
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("outputs", [None, "coregionalised"])
 def test_partial_dependence_is_of_an_output(outputs: str | None) -> None:
     made = gd.build(X, np.column_stack([Y, -7.0 * Y]), outputs=outputs, verbose=False)
@@ -69,7 +69,6 @@ def test_partial_dependence_of_noise_that_varies() -> None:
     assert np.all(noise["mean"] < np.log(Y.std()))  # of the deviation, in units of Y
 
 
-@pytest.mark.exhaustive
 def test_partial_dependence_of_a_frame_has_each_category() -> None:
     frame = pd.DataFrame({"x": X[:, 0], "town": np.where(X[:, 1] > 5.0, "a", "b"), "y": Y})
     frame["y"] += 4.0 * (frame["town"] == "a")
@@ -105,7 +104,6 @@ def test_sobol_shares_are_of_an_output() -> None:
     assert len(found) == 3 and found["share"].sum() == pytest.approx(1.0)
 
 
-@pytest.mark.exhaustive
 def test_what_has_no_effects_is_refused(model) -> None:
     with pytest.raises(ModelError, match="this is a CVIGP"):
         partial_dependence(model.model, X, 0)

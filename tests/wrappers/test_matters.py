@@ -64,7 +64,6 @@ def test_a_record_is_a_table() -> None:
     assert table["elbo"].iloc[-1] == pytest.approx(result.history["elbo"][-1])
 
 
-@pytest.mark.exhaustive
 def test_partial_dependence_is_scikit_learns() -> None:
     pytest.importorskip("matplotlib")
     from sklearn.inspection import PartialDependenceDisplay

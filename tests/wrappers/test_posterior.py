@@ -130,7 +130,6 @@ def test_more_columns_are_slices_named_by_the_data_frame() -> None:
     )
 
 
-@pytest.mark.exhaustive
 def test_outputs_that_are_left_out_are_counted() -> None:
     targets = np.random.default_rng(0).normal(size=(12, 11))
     model = gpflow.models.GPR((X[:, :2], targets), KERNEL())
@@ -151,7 +150,6 @@ def test_many_observations_in_a_plane_are_lines_of_density() -> None:
     assert np.max(np.abs(innermost.vertices)) < 1.5, "where most observations are"
 
 
-@pytest.mark.exhaustive
 def test_columns_that_are_left_out_are_counted() -> None:
     inputs = np.random.default_rng(0).normal(size=(12, 11))
     figure = plot_posterior(gpflow.models.GPR((inputs, Y), KERNEL()), num_points=4)
@@ -177,7 +175,6 @@ def test_standardized_models_are_in_the_units_of_the_data() -> None:
     )
 
 
-@pytest.mark.exhaustive
 def test_bands_and_densities_of_a_skewed_posterior() -> None:
     labels = np.array([[0.0], [1.0], [1.0]])
     model = AffineIndependentGP((X[:3, :1], labels), KERNEL(), gd.likelihoods.BernoulliLogit())

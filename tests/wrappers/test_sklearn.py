@@ -286,7 +286,6 @@ def test_a_pipeline_with_set_output_passes_names_on(data, kind) -> None:
     assert not hasattr(model, "set_output")
 
 
-@pytest.mark.exhaustive
 def test_probabilities_are_those_of_the_model(data) -> None:
     X, labels = data[0], np.where(data[1] > 500.0, "high", "low")
     classifier = DecoupledGPClassifier(steps=4, **FAST).fit(X, labels)
@@ -310,7 +309,6 @@ def test_labels_by_neighbours(data) -> None:
     assert classifier.score(X, np.where(y > 500.0, "high", "low")) > 0.8
 
 
-@pytest.mark.exhaustive
 def test_a_kernel_is_an_argument_or_made_for_the_inputs_and_never_changed(data) -> None:
     kernel = gpflow.kernels.SquaredExponential(lengthscales=[1.0, 2.0])
     given = clone(DecoupledGPRegressor(kernel, steps=2, **FAST)).fit(*data)

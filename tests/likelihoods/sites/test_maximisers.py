@@ -135,7 +135,7 @@ def test_only_laplace_needs_a_penalty():
     assert [name for name in CASES if built(name).needs_penalty] == ["Laplace", "hinge"]
 
 
-@pytest.mark.exhaustive
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("name", [name for name in CASES if name not in CLOSED])
 def test_others_have_no_closed_form(name):
     assert built(name).maximiser(*tensors(slopes(name), LAM, SIGMA_K, RHO)) is None

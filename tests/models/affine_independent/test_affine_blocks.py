@@ -46,7 +46,7 @@ def gradients(model, bound) -> tuple[tf.Tensor, list[tf.Tensor]]:
     return value, tape.gradient(value, variables)
 
 
-@pytest.mark.exhaustive
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("route", ["frequency_sum", "spectral", "lattice"])
 def test_bound_by_quadrature(route):
     """Entropies and expectations of each site by the densities themselves, over a grid of the three

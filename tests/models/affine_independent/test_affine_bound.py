@@ -42,7 +42,7 @@ def small_model(likelihood, base="skew_normal", prior=None, **options):
     return model
 
 
-@pytest.mark.exhaustive
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("base", BASES)
 @pytest.mark.parametrize("name", ["sparse far", "logistic 1", "robust"])
 def test_bound_by_sampling(name, base, rng):
@@ -58,7 +58,7 @@ def test_bound_by_sampling(name, base, rng):
     assert error < 0.2
 
 
-@pytest.mark.exhaustive
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize(
     "likelihood, prior, structure",
     [

@@ -111,7 +111,6 @@ def test_predictions_are_those_of_samples(make, full_cov):
     assert np.all(np.abs(below - levels) < 5.0 * 0.5 / np.sqrt(DRAWS))
 
 
-@pytest.mark.exhaustive
 def test_densities_and_quantiles_agree():
     model = gp(inducing=X[::2].copy())
     grid = np.linspace(-14.0, 14.0, 2801)

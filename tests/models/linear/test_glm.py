@@ -103,7 +103,7 @@ def _reference(
     )
 
 
-@pytest.mark.exhaustive
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("form", ["weight", "function"])
 @pytest.mark.parametrize("name", LIKELIHOODS)
 def test_each_form_has_the_posterior_and_bound_of_weight_space(name, form):
@@ -298,7 +298,7 @@ BAD = {
 }
 
 
-@pytest.mark.exhaustive
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("case", BAD)
 def test_what_is_no_linear_model_is_refused(case):
     changes, message = BAD[case]

@@ -85,7 +85,7 @@ def test_learning_raises_the_bound_and_ends(basis):
     assert bounds[1] > bounds[0] + 0.1
 
 
-@pytest.mark.exhaustive
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("basis", ["coupled", "solve"])
 def test_streaming_bound_is_below_its_evidence_at_any_q_and_kernel(basis, rng):
     """log int p(f) l(u) p(y | f) df of the factor that the first batch left, at points that have

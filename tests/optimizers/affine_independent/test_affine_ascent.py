@@ -272,7 +272,6 @@ def test_a_start_without_a_bound_is_refused_and_nothing_changes():
     assert_allclose(model.basis.b, before)
 
 
-@pytest.mark.exhaustive
 def test_gradient_of_the_gaussian_bound_is_that_of_finite_differences():
     model = toy_model("sparse near", intercept_variance=3.0)
     problem = GaussianProblem(model.site_groups(), model.basis.gaussian, 0.0, model.integration)

@@ -142,7 +142,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.exhaustive
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("message", REFUSED)
 def test_what_is_refused(message):
     refused = REFUSED[message]()

@@ -141,7 +141,7 @@ REFUSED = {
 }  # fmt: skip
 
 
-@pytest.mark.exhaustive
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("case", REFUSED)
 def test_what_has_no_approximation_is_refused_and_nothing_changed(case: str) -> None:
     make, rule, options, error, message = REFUSED[case]

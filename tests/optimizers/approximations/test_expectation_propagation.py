@@ -162,7 +162,6 @@ def test_moments_under_laplace_noise(scale: float, power: float) -> None:
         )
 
 
-@pytest.mark.exhaustive
 def test_the_evidence_of_far_labels_under_laplace_noise_is_exact() -> None:
     X, Y = np.array([[0.0], [1e4]]), np.array([[0.7], [-2.0]])
     result = ExpectationPropagation().run(CVIGP((X, Y), matern(1.3, 1.0), Laplace(0.2)))

@@ -69,7 +69,6 @@ def test_counts_far_from_the_prior_mean_need_shorter_steps():
     assert result.converged and result.shortened_steps > 0
 
 
-@pytest.mark.exhaustive
 def test_rows_with_weights_offsets_and_gaps() -> None:
     """The mode is stationary and the evidence is that of the dense formula, both in NumPy."""
     x, o, w = np.linspace(0.0, 2.0, 5)[:, None], np.array([[0.5, -1.0, 2.0, 0.0, 0.3]]).T, 0.7

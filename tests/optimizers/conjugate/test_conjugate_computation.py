@@ -74,7 +74,7 @@ def _vgp(model: CVIGP) -> gpflow.models.VGP:
     return vgp
 
 
-@pytest.mark.exhaustive
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("with_mean", [False, True], ids=["zero mean", "linear mean"])
 @pytest.mark.parametrize(
     "latents, kernel", [(1, None), (2, None), (2, separate)], ids=["one", "two", "separate"]
@@ -225,7 +225,6 @@ def test_step_sizes_may_be_a_function():
     )
 
 
-@pytest.mark.exhaustive
 def test_a_run_that_ends_while_the_bound_rises_says_so(monkeypatch) -> None:
     """At its default number of steps, which is a caller's own choice otherwise."""
     monkeypatch.setattr("gpflow_decoupled.optimizers.conjugate_computation._STEPS", 3)

@@ -133,7 +133,7 @@ def test_probit_with_a_floor_is_not_log_concave():
     assert np.isfinite(result.elbo) and np.all(np.diff(result.history["elbo"]) >= -1e-8)
 
 
-@pytest.mark.exhaustive
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("compiled", [False, True])
 def test_a_kernel_that_is_not_finite_changes_nothing(compiled):
     model = conjugate_model(gl.Poisson())
@@ -272,7 +272,6 @@ def test_options_out_of_range_are_refused(options, message):
         ConjugateComputation(**options)
 
 
-@pytest.mark.exhaustive
 def test_a_step_size_that_leaves_its_range_later_is_refused_then():
     model = conjugate_model(gl.Poisson())
     with pytest.raises(DataError, match="at step 2 must be a number above 0"):

@@ -318,7 +318,7 @@ def test_a_kernel_matrix_that_has_no_factor_is_named():
     assert caught.value.matrix == "K_beta"
 
 
-@pytest.mark.exhaustive
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("error", [DataError, KeyboardInterrupt])
 def test_what_ends_a_pass_leaves_the_last_q_whose_bound_is_known(error):
     model, (_, Y) = _model("poisson")
@@ -378,7 +378,7 @@ BAD = {
 }
 
 
-@pytest.mark.exhaustive
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("case", BAD)
 def test_bad_input_is_refused_with_nothing_changed(case):
     data, options, message = BAD[case]
@@ -390,7 +390,6 @@ def test_bad_input_is_refused_with_nothing_changed(case):
         assert unchanged(before, model) and model.num_data is None
 
 
-@pytest.mark.exhaustive
 def test_rows_that_are_not_the_whole_set_are_refused():
     model, data = _model("logit", num_data=100)
     before = values(model)

@@ -125,7 +125,7 @@ def _dense(a: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarra
     return k.K_x, k.Q_x, np.full(300, 1.0 / NOISE), OBSERVED[:, 0], a
 
 
-@pytest.mark.exhaustive
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("epochs", [1, 5, 30])
 def test_the_gap_contains_the_distance_wherever_a_run_ends(epochs: int) -> None:
     model = model_of(mean_function=None)

@@ -48,7 +48,7 @@ def _usable(model: ODVGP, data: tuple, elbo: float) -> None:
     assert best.converged and best.elbo >= elbo - 1e-6
 
 
-@pytest.mark.exhaustive
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("name", LIKELIHOODS)
 @pytest.mark.parametrize("at", [1, 3])
 def test_an_interrupt_of_a_product_leaves_what_was_found(
@@ -152,7 +152,7 @@ def test_products_and_time_run_out(name: str) -> None:
         _usable(model, data, result.elbo)
 
 
-@pytest.mark.exhaustive
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("certify, products", [(True, 8), (False, 10)])
 def test_the_deadline_leaves_time_for_the_certificate(
     certify: bool, products: int, monkeypatch: pytest.MonkeyPatch
@@ -337,7 +337,6 @@ def test_white_noise_in_the_kernel_is_refused(solver: type[MeanOptimizer]) -> No
     assert model.basis.data_mean.size == 0
 
 
-@pytest.mark.exhaustive
 def test_a_bound_that_is_not_finite_at_the_start_names_the_row() -> None:
     model = model_of(gl.Poisson(), kernel=matern(2000.0, 0.8), mean_function=None)
     with pytest.raises(NumericalError, match="-inf at row"):

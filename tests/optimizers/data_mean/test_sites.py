@@ -171,7 +171,6 @@ def _exact_outputs(model: Any, observed: np.ndarray) -> np.ndarray:
     return (K @ np.linalg.solve(K + noise * np.eye(len(y)), y)).reshape(observed.T.shape).T
 
 
-@pytest.mark.exhaustive
 def test_mixed_outputs_with_gaussian_noise_take_one_solve_to_the_exact_mean() -> None:
     model, observed = _mixed()
     result = ConjugateGradients(tolerance=1e-8).run(model, (X, observed))
@@ -183,7 +182,6 @@ def test_mixed_outputs_with_gaussian_noise_take_one_solve_to_the_exact_mean() ->
     assert again.products <= 4 and again.elbo == pytest.approx(result.elbo, abs=1e-6)
 
 
-@pytest.mark.exhaustive
 def test_the_gap_of_mixed_outputs_bounds_what_the_solve_left() -> None:
     model, observed = _mixed()
     best = ConjugateGradients(tolerance=1e-8).run(model, (X, observed)).elbo

@@ -55,7 +55,7 @@ from tests.reference import data_mean as dm
 from tests.reference import grams as gr
 
 
-@pytest.mark.exhaustive
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("name", PARTS)
 def test_coefficients_posterior_and_bound_are_those_of_the_dense_solve(name: str) -> None:
     make, latents = PARTS[name]
@@ -85,7 +85,7 @@ def test_coefficients_posterior_and_bound_are_those_of_the_dense_solve(name: str
     assert_allclose(result.elbo, bound, rtol=1e-10)
 
 
-@pytest.mark.exhaustive
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("products", [1, 4])
 def test_every_end_of_a_run_is_the_bound_at_its_coefficients(products: int) -> None:
     """With the best q(u) given them, which a natural gradient finds as well."""
@@ -101,7 +101,7 @@ def test_every_end_of_a_run_is_the_bound_at_its_coefficients(products: int) -> N
     assert_allclose(model.basis.q_mu, before, rtol=1e-7, atol=1e-9)
 
 
-@pytest.mark.exhaustive
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("float32", [True, False])
 def test_without_a_certificate_the_gap_is_an_estimate(float32: bool) -> None:
     """Which costs no product in full precision, from the data or from where an earlier solve
@@ -339,7 +339,7 @@ def test_a_solve_never_loses(monkeypatch: pytest.MonkeyPatch) -> None:
     assert_allclose(won.a, straight.a)
 
 
-@pytest.mark.exhaustive
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize(
     ("noise", "accuracy", "gain"), [(1e-5, 1e-6, 0.0), (1e-3, 1e-6, 0.0), (1e-3, 10.0, 1.0)]
 )

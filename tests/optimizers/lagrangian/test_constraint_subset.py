@@ -55,7 +55,7 @@ def brute_force(name: str, built: LCLGP) -> float:
     return total
 
 
-@pytest.mark.exhaustive
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("name", CONCAVE)
 def test_bound_is_that_of_brute_force(name):
     built = model(name, 10, latents=2)
@@ -286,7 +286,7 @@ def test_refuses_likelihoods_that_are_not_log_concave(likelihood):
         ConstraintSubset(3).run(built)
 
 
-@pytest.mark.exhaustive
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("batch_size", [None, 5])
 def test_no_finite_start(batch_size):
     built = model("Poisson", 10, variance=1e5)

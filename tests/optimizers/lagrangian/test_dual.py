@@ -64,7 +64,6 @@ def _numpy(sub: Subproblem, N: int) -> lcl.Linearised:
     )
 
 
-@pytest.mark.exhaustive
 @names
 def test_bounds_are_those_of_brute_force(name):
     """F, and Q_k at any point: divergences of matrices, expectations of the reference."""
@@ -257,7 +256,6 @@ def test_newton_direction_is_the_same_in_both_forms(name):
         assert_allclose(weights, functions, atol=tolerance)
 
 
-@pytest.mark.exhaustive
 def test_weights_need_no_matrix_of_observations():
     """The largest tensor of bound, subproblem and direction, p = 3 weights: a few numbers per
     observation.

@@ -32,7 +32,7 @@ def _conditions(problem: DualProblem, at: Marginals) -> np.ndarray:
     return np.stack([loss.d_h - at.alpha, loss.d_s - at.deviation * at.lam])
 
 
-@pytest.mark.exhaustive
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("name", EXACT)
 def test_step_undoes_the_conditions_to_first_order(name):
     """Their change along the step, by differences, is minus what they are."""
@@ -62,7 +62,6 @@ def test_steps_double_the_digits(name):
     assert abs(changes[1]) < 0.1 * changes[0] and abs(changes[2]) < 1e-3 * changes[0]
 
 
-@pytest.mark.exhaustive
 def test_a_step_that_loses_is_refused():
     """In the wrong direction no trial is kept; nor where the system was not positive definite."""
     problem, at = _near("Poisson")

@@ -258,7 +258,6 @@ def test_multipliers_outside_are_refused(rule):
     assert np.all(built.basis.lam.numpy() == -1.0)
 
 
-@pytest.mark.exhaustive
 def test_kernel_that_is_not_positive_definite():
     class Negative(gpflow.kernels.Constant):
         def K(self, X, X2=None):
@@ -435,7 +434,7 @@ def test_a_matrix_that_is_no_kernel_gets_advice_that_helps():
 declare_site_loss(StraightLines, lambda likelihood, Y: QuadratureLoss(likelihood, Y, -1.0, 1.0))
 
 
-@pytest.mark.exhaustive
+@pytest.mark.costly(keep=1)
 @pytest.mark.filterwarnings(
     "ignore:The bound of .* is not accurate"
 )  # the nodes know nothing of the kink

@@ -41,7 +41,6 @@ def distance(graph, other) -> float:
     return max(np.max(np.abs(a - b)) for a, b in zip(values(graph), values(other)))
 
 
-@pytest.mark.exhaustive
 def test_gamma_poisson_is_exact_after_one_sweep():
     a, b, evidence = reference.gamma_poisson(problems.COUNTS, 2.0, 0.5)
     graph = problems.gamma_poisson()
@@ -201,7 +200,6 @@ def test_non_conjugate_beta():
     assert result.elbo < reference.beta_evidence(*arguments, *problems.LOG_ODDS)
 
 
-@pytest.mark.exhaustive
 def test_steps_that_lower_the_bound_are_halved():
     """Parallel full steps overshoot where variables are coupled; the means at the optimum are those
     of the joint.

@@ -34,7 +34,7 @@ def as_reference(log_weights, means, roots):
     return np.exp(log_weights), means, roots @ np.swapaxes(roots, 1, 2)
 
 
-@pytest.mark.exhaustive
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("seed", [0, 1])
 def test_bounds_are_those_of_a_grid_and_below_the_entropy(seed):
     parts = mixture(seed)

@@ -82,7 +82,7 @@ def _ok(optimizer, model, data):
     return optimizer.minimize(model, data).ok
 
 
-@pytest.mark.exhaustive
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("name", FACTORISATIONS)
 def test_bound_and_gradient_factorise_once(name):
     build, expected = FACTORISATIONS[name]

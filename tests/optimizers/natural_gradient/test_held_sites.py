@@ -115,7 +115,7 @@ def _bound_at_held_sites(model: BasisGP, data: tuple, naturals: tuple, old: Any)
     return float(model.elbo(data))
 
 
-@pytest.mark.exhaustive
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("likelihood", LIKELIHOODS)
 @pytest.mark.parametrize("name", BASES)
 def test_gradient_is_the_slope_of_the_bound_at_held_sites(name, likelihood):

@@ -63,7 +63,7 @@ def _model(
     )
 
 
-@pytest.mark.exhaustive
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("likelihood", LIKELIHOODS)
 @pytest.mark.parametrize("basis", BASES)
 def test_the_bound_is_that_of_the_old_q_and_the_gradients_those_of_the_new_one(

@@ -78,7 +78,6 @@ def test_the_derivatives_are_those_of_full_precision(name: str, hold: bool) -> N
         assert np.any(np.not_equal(left, right)), "nothing was in single precision"
 
 
-@pytest.mark.exhaustive
 def test_whitening_keeps_its_digits_where_the_points_are_nearly_dependent() -> None:
     """Solving with the factor in single precision would lose some four digits here."""
     model = _model("coupled", lengthscale=4.0)

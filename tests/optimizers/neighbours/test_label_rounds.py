@@ -52,7 +52,6 @@ def test_fit_learns_kernel_and_factors():
     assert np.mean(np.log(probabilities[np.arange(300), label])) > -0.2
 
 
-@pytest.mark.exhaustive
 def test_a_climb_raises_the_log_densities_of_its_rows_which_are_no_judges(
     monkeypatch: pytest.MonkeyPatch,
 ):
@@ -86,7 +85,6 @@ def test_a_round_that_was_undone_is_the_last(monkeypatch: pytest.MonkeyPatch):
     assert result.steps == 2 and result.converged
 
 
-@pytest.mark.exhaustive
 def test_a_round_that_predicts_no_better_is_undone():
     one = model()
     rounds = LabelRounds(one, rows=50, evaluations=3, compile=False)
@@ -97,7 +95,7 @@ def test_a_round_that_predicts_no_better_is_undone():
         np.testing.assert_array_equal(variable.numpy(), was)
 
 
-@pytest.mark.exhaustive
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("mean", ["neighbours", "data"])
 def test_calibrated_factors_are_the_best_ones_for_the_judges(mean: str):
     one = model(mean=mean)
@@ -132,7 +130,6 @@ def test_calibration_never_makes_predictions_surer():
     assert one.variance_factor.numpy() >= 1e-3 * (1.0 - 1e-9)
 
 
-@pytest.mark.exhaustive
 def test_fixed_factors_are_not_calibrated():
     one = model()
     gpflow.set_trainable(one.mean_factor, False)
@@ -189,7 +186,6 @@ def test_limits_of_time():
     assert result.steps == 1 and not result.converged
 
 
-@pytest.mark.exhaustive
 def test_options_without_a_meaning_are_refused():
     with pytest.raises(UnknownOptionError, match="batch_size"):
         gd.fit(model(), batch_size=10)

@@ -184,7 +184,7 @@ def test_good_values_survive_the_start():
     assert again.judge().score >= score - 0.05
 
 
-@pytest.mark.exhaustive
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("factor", [0.3, 4.0])
 def test_calibration_makes_variances_right_and_moves_no_mean(factor, monkeypatch):
     monkeypatch.setattr(neighbour_rounds, "UNCERTAIN", 1.0)  # by the judging rows alone
@@ -202,7 +202,7 @@ def test_calibration_makes_variances_right_and_moves_no_mean(factor, monkeypatch
     np.testing.assert_allclose(one.predict_y(X[:5])[0].numpy(), mean, atol=1e-6)
 
 
-@pytest.mark.exhaustive
+@pytest.mark.costly(keep=1)
 @pytest.mark.filterwarnings("ignore:The noise variance is at its floor")
 @pytest.mark.parametrize("noise, done", [(1.005e-6, False), (2e-6, True)])
 def test_calibration_keeps_the_ratio_of_noise_and_kernel_at_the_floor(noise, done, monkeypatch):
@@ -231,7 +231,7 @@ def test_errors_beyond_the_bound_speak_against_narrower_variances():
     assert judged.spread < 0.01 and rows.spread > 0.5
 
 
-@pytest.mark.exhaustive
+@pytest.mark.costly(keep=1)
 @pytest.mark.parametrize("uncertain, judges", [(1.0, 120), (0.01, 600)])
 def test_more_rows_calibrate_where_the_judges_are_uncertain(uncertain, judges, monkeypatch):
     one, asked = model(), []
@@ -274,7 +274,6 @@ def test_a_variance_that_parts_share_is_multiplied_once():
     assert after == pytest.approx(before * shrunk(judged.spread, judged.error), rel=1e-9)
 
 
-@pytest.mark.exhaustive
 def test_a_prediction_that_is_not_finite_scores_least(monkeypatch):
     one = model()
     rounds, found = NeighbourRounds(one, rows=100, evaluations=3), one.leave_one_out
@@ -492,7 +491,6 @@ def test_no_round_begins_that_would_move_nothing():
     assert rounds.has_time(float("inf"))
 
 
-@pytest.mark.exhaustive
 def test_lengthscales_grow_by_a_bounded_factor_in_a_round():
     one = model()
     one.kernel.lengthscales.assign([0.01, 0.01, 0.01])  # two inputs are irrelevant
@@ -535,7 +533,6 @@ def test_with_many_rows_a_round_from_the_given_values_competes(many, monkeypatch
     assert not outcome.kept or outcome.judged.score == rounds.judge().score > rounds.best + 0.1
 
 
-@pytest.mark.exhaustive
 def test_an_interrupt_of_the_other_start_is_not_lost(monkeypatch):
     """It ends the run even where the first climb was better, whose values stay."""
     module = "gpflow_decoupled.optimizers.neighbours.neighbour_rounds"
