@@ -401,7 +401,6 @@ def test_what_cannot_be_split(data: Any, fraction: float, message: str) -> None:
         split_for_certificate(data, fraction)
 
 
-@pytest.mark.exhaustive
 def test_the_least_of_bounds_at_a_share_of_delta_wins() -> None:
     """Scales too short to generalise, right, and too long to fit; with sites of a regression on the
     labels, near enough to the best.
