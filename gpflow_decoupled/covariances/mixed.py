@@ -48,9 +48,9 @@ that single precision has them."""
 class Mixed(IsotropicStationary):
     """A stationary kernel that reads some columns as codes of categories.
 
-    Two levels are 2^(1/2) apart, divided by the lengthscale of their column: in effect columns of 0
-    and 1 that share it. A level that the data do not have is as far from all as they are from each
-    other.
+    Two levels are 2^(1/2) apart, divided by the lengthscale of their column: as if each level
+    had a column of 0 and 1, with one lengthscale for all. A level without data has the same
+    distance to every other level.
 
     :param variance: of f.
     :param lengthscales: of each active column, or one for all.
@@ -189,7 +189,7 @@ def code_columns(kernel: Kernel) -> list[int]:
 
 
 def without_codes(kernel: Kernel, X: TensorType) -> tf.Tensor:
-    """Active columns X [..., N, D] with zeros in the place of codes."""
+    """Active columns X [..., N, D]; codes of categories become zeros."""
     places = code_columns(kernel)
     if not places:
         return X

@@ -433,7 +433,7 @@ class _ScaledIndex(RowIndex):
         return _by_blocks(of_block, scaled, first, N)
 
     def _numbers(self, points: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
-        """Points less the centre, with zeros in the place of codes."""
+        """Centred points; codes of categories become zeros."""
         numbers = np.ones(points.shape[1])
         numbers[self._codes] = 0.0
         return tf.cast((points - self._centre) * tf.cast(numbers, points.dtype), dtype)

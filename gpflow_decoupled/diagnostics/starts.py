@@ -97,8 +97,8 @@ def lengthscale_factor(kernel: Kernel, X: TensorType, Y: TensorType, seed: int =
 
     1 where the best one tells less than 5 nats. Variances are the best ones for each.
 
-    :param kernel: of one output, at the lengthscales to start from; those of its stationary parts
-        move if they are trainable.
+    :param kernel: of one output, with the first lengthscales to try. Trainable lengthscales of its
+        stationary parts move.
     :param X: inputs [N, D].
     :param Y: values [N, P] of f plus noise, NaN where missing.
     :param seed: of the rows, half at random and half nearest to three of them.
