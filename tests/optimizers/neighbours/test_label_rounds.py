@@ -105,7 +105,7 @@ def test_calibrated_factors_are_the_best_ones_for_the_judges(mean: str):
     rounds.calibrate()
     found = np.log([factor.numpy() for factor in one.factors])
     assert found[0] < start[0] - 0.5
-    left_out = one.left_out(rounds.judges, mean=mean, exact=False)
+    left_out = one.left_out(rounds.judges, mean=mean, exact=True)
 
     def objective(x: np.ndarray) -> float:
         for factor, value in zip(one.factors, np.exp(x)):
