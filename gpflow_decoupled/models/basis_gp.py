@@ -323,6 +323,7 @@ class BasisGP(BasisPredictions, ExternalDataTrainingLossMixin):
         left = self.left_variances(features, X)
         return self.variational_expectations(features.mean, variance, (X, Y), left)
 
+    @tf.autograph.experimental.do_not_convert
     def elbo(self, data: RegressionData) -> tf.Tensor:
         """The ELBO of the whole data set in nats, a scalar; cost as the basis.
 
@@ -362,6 +363,7 @@ class BasisGP(BasisPredictions, ExternalDataTrainingLossMixin):
         settings = EvidenceSettings(num_neighbours, tolerance, probes, seed)
         return evidence_of(self, self.checked(data), settings)
 
+    @tf.autograph.experimental.do_not_convert
     def maximum_log_likelihood_objective(self, data: RegressionData) -> tf.Tensor:
         """The bound: see `elbo`."""
         return self.elbo(data)
@@ -381,6 +383,7 @@ class BasisGP(BasisPredictions, ExternalDataTrainingLossMixin):
         check_values(X, Y, self.likelihood, self.kernel, self.mean_function)
         return X, Y
 
+    @tf.autograph.experimental.do_not_convert
     def training_loss(self, data: RegressionData) -> tf.Tensor:
         """Minus bound and log prior of hyperparameters, a scalar; data and errors as `elbo`."""
         return super().training_loss(self.checked(data))

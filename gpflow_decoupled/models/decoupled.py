@@ -395,6 +395,7 @@ class DTC(CheckedPredictions, SGPR):
         return super().posterior(cache_type(precompute_cache))
 
     @inherit_check_shapes
+    @tf.autograph.experimental.do_not_convert
     def maximum_log_likelihood_objective(self) -> tf.Tensor:
         """The approximate log evidence log N(y; m(X), Q + s^2 I) in nats, a scalar."""
         # (C40)

@@ -102,10 +102,12 @@ class FullGP(BasisPredictions, EvidenceOfOwnData, InternalDataTrainingLossMixin,
     def elbo(self) -> tf.Tensor:
         """The evidence lower bound in nats, a scalar."""
 
+    @tf.autograph.experimental.do_not_convert
     def maximum_log_likelihood_objective(self) -> tf.Tensor:
         """The bound: see `elbo`."""
         return self.elbo()
 
+    @tf.autograph.experimental.do_not_convert
     def training_loss(self) -> tf.Tensor:
         """Minus the bound and the log prior of the hyperparameters, at fixed q, a scalar.
 

@@ -152,6 +152,7 @@ class GMRF(BayesianModel):
         mean, variance = (tf.constant(part, self.Y.dtype) for part in (state.mean, state.variance))
         return tf.reduce_sum(self.expected_log_densities(mean, variance)) - state.divergence
 
+    @tf.autograph.experimental.do_not_convert
     def maximum_log_likelihood_objective(self) -> tf.Tensor:
         """The bound: see `elbo`."""
         return self.elbo()

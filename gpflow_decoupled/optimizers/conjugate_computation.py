@@ -236,6 +236,7 @@ class ConjugateComputation(tf.Module):
         """The step size of step 0, 1, ...; raises `DataError` outside (0, 1]."""
         return step_size_at(self.step_size, step)
 
+    @tf.autograph.experimental.do_not_convert
     def minimize(
         self, model: CVIGP, rows: npt.ArrayLike | None = None, step: int | tf.Tensor = 0
     ) -> StepReport:

@@ -44,6 +44,7 @@ class Optimum(OptimalParameters):
         view.basis.assign_optimum(view.kernel, self)
 
 
+@tf.autograph.experimental.do_not_convert
 def optimal_parameters(model: BasisGP | SVGP, data: RegressionData) -> Optimum:
     """Return the best q(f) of a model with Gaussian noise at fixed hyperparameters.
 
@@ -66,6 +67,7 @@ def optimal_parameters(model: BasisGP | SVGP, data: RegressionData) -> Optimum:
     return found
 
 
+@tf.autograph.experimental.do_not_convert
 def collapsed_elbo(model: BasisGP | SVGP, data: RegressionData) -> tf.Tensor:
     """Return the bound at the best q(f) for Gaussian noise, a scalar in nats.
 

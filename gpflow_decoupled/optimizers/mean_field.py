@@ -269,6 +269,7 @@ class MeanFieldCVI(tf.Module):
     def _size(self, step: int, share: float = 1.0) -> tf.Tensor:
         return tf.constant(share * self.step_size_at(step), default_float())
 
+    @tf.autograph.experimental.do_not_convert
     def minimize(self, graph: FactorGraph, step: int = 0) -> StepReport:
         """Take one step of all variables on all data, without the bound, which may fall.
 

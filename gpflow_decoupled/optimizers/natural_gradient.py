@@ -179,6 +179,7 @@ class NaturalGradient(tf.Module):
     def __repr__(self) -> str:
         return settings_line(self)
 
+    @tf.autograph.experimental.do_not_convert
     def minimize(self, model: BasisGP | SVGP, data: RegressionData) -> StepReport:
         """Take one step on the negative bound; safe inside `tf.function`.
 

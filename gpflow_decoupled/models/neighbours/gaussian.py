@@ -444,6 +444,7 @@ class GaussianNNGP(EarlierNeighbours, MeanOfRows, EvidenceOfOwnData, NNGP):
         # add_n takes no empty list, which rows without any observed output give
         return tf.add_n([tf.zeros([], self.data[1].dtype), *(part.log_density() for part in parts)])
 
+    @tf.autograph.experimental.do_not_convert
     def maximum_log_likelihood_objective(self) -> tf.Tensor:
         """The log likelihood of neighbours (N2) in nats, a scalar; not a bound of the evidence.
 

@@ -314,6 +314,7 @@ class LabelNNGP(LatentNNGP):
         moments = scaled(self.factors, *self.cavities(rows, neighbours)[:2])
         return log_densities_of_labels(self.likelihood, (X, Y), *moments)
 
+    @tf.autograph.experimental.do_not_convert
     def maximum_log_likelihood_objective(self) -> tf.Tensor:
         """The sum of the log densities of all rows, each left out, in nats; no bound.
 

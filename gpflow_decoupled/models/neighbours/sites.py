@@ -294,6 +294,7 @@ class SiteNNGP(LatentNNGP):
         factor = tf.where(tf.math.is_nan(value), tf.zeros_like(factor), factor)
         return self.gaussian.log_likelihood(rows, neighbours) + tf.reduce_sum(factor, axis=1)
 
+    @tf.autograph.experimental.do_not_convert
     def maximum_log_likelihood_objective(self) -> tf.Tensor:
         """log Z of the sites plus sum_i E_q[log p(y_i | f_i) - log t_i(f_i)], in nats.
 
@@ -391,6 +392,7 @@ class SiteNNGP(LatentNNGP):
         variances = tf.transpose(prior_variance(self.kernel, X, full_cov=False))
         return variances + tf.zeros([self.num_latent_gps], X.dtype)
 
+    @tf.autograph.experimental.do_not_convert
     def training_loss(self) -> tf.Tensor:
         """Minus the objective and the log prior of the hyperparameters, at fixed sites, a scalar.
 
